@@ -28,17 +28,18 @@ import numpy as np
 import pyarrow as pa
 
 import ustad
-from default_data import FIRST_SEED, HARD, Parts, fingerprint, simulated
+from default_data import FIRST_SEED, HARD, Parts, StoredTerms, fingerprint, simulated
 from measured import write_result
 from ustad import progress
-from ustad.habit_judge import calibrating
-from ustad.habits.entity_tests import combined, top_mean
-from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.questions import TERMS
+from ustad.judges import learn_from
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.network.inference.memory_terms import RAW
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
+from ustad.scoring.adding_judge import AddingJudge, Judgement
+from ustad.scoring.entity_tests import combined, top_mean
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}
@@ -158,25 +159,26 @@ class Ours:
         self.standard, self.stored = standard, stored
         self.chosen = calibrating(standard.validation, "agent_id")
 
-    def fitted(self, other: Parts, variant: str, network: bool = True, **options: Any) -> HabitModel:
+    def fitted(self, other: Parts, variant: str, network: bool = True, **options: Any) -> AddingJudge:
         extra = self.stored.extra(self.standard, other, variant) if self.stored is not None and network else None
         extra = options.pop("extra", extra)
         train, validation = self.standard.train, self.standard.validation
-        return HabitModel.fit(train, validation, mobility_schema(), self.chosen, extra=extra, **options)
+        others = (StoredTerms(extra),) if extra is not None else ()
+        return learn_from(train, validation, mobility_schema(), self.chosen, others=others, **options)
 
     def ask(
-        self, model: HabitModel, other: Parts, agents: Callable[[Judged], np.ndarray] | None = None
-    ) -> tuple[Judged, Measures]:
+        self, model: AddingJudge, other: Parts, agents: Callable[[Judgement], np.ndarray] | None = None
+    ) -> tuple[Judgement, Measures]:
         judged = model.judge(other.test, context=other.before)
         return judged, self.scored(judged, other, agents)
 
     @staticmethod
-    def scored(judged: Judged, other: Parts, agents: Callable[[Judged], np.ndarray] | None = None) -> Measures:
+    def scored(judged: Judgement, other: Parts, agents: Callable[[Judgement], np.ndarray] | None = None) -> Measures:
         return measured(
             other, judged.score, agents(judged) if agents is not None else judged.agent_score, judged.entity_ids
         )
 
-    def few(self, other: Parts, variant: str) -> tuple[HabitModel, Judged, dict[str, Measures]]:
+    def few(self, other: Parts, variant: str) -> tuple[AddingJudge, Judgement, dict[str, Measures]]:
         """The default, and what changes in how its events are read."""
         whole = self.fitted(other, variant)
         judged, found = self.ask(whole, other)
@@ -208,11 +210,11 @@ class Ours:
         return table
 
 
-def _highest(judged: Judged) -> np.ndarray:
+def _highest(judged: Judgement) -> np.ndarray:
     return top_mean(judged.score, judged.entity, len(judged.entity_ids), 1)
 
 
-def _without_test(test: str, judged: Judged) -> np.ndarray:
+def _without_test(test: str, judged: Judgement) -> np.ndarray:
     return combined({name: values for name, values in judged.agents.items() if name != test})
 
 

@@ -6,6 +6,7 @@ The harder red teams of a seed meet the same people with the same training weeks
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
+from ustad.network.inference.memory_model import NetworkSource
 from ustad.simulate import simulate_tables
 from ustad.simulate.presets import VARIANTS
 
@@ -83,3 +85,13 @@ def _weeks(table: pa.Table) -> dict[int, bytes]:
     stacked = np.stack(columns, axis=1)[order]
     ids, first = np.unique(agent[order], return_index=True)
     return {int(i): rows.tobytes() for i, rows in zip(ids, np.split(stacked, first[1:]), strict=True)}
+
+
+@dataclass
+class StoredTerms(NetworkSource):
+    """A source that answers what a network said before: (history, events, what came before) → answers."""
+
+    stored: Callable[..., dict[str, np.ndarray]]
+
+    def terms(self, habits: Any, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
+        return self.stored(habits, events, before)

@@ -31,13 +31,14 @@ from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
-from ustad.habit_judge import HabitJudge, calibrating
-from ustad.habits.habit_model import HabitModel
+from ustad.judges import learn_from
 from ustad.live.habit_live import HabitLive
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.network.inference.sampling import Samples, sample
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
+from ustad.scoring.adding_judge import AddingJudge
 
 LIVE_TARGET, BULK_TARGET = 80.0, 0.5
 
@@ -51,8 +52,8 @@ class World:
     encoder: Encoder
     memory: MemoryModel
     paper: DualTransformer
-    habits: HabitModel
-    plain: HabitModel
+    habits: AddingJudge
+    plain: AddingJudge
     before: pa.Table
     test: pa.Table
 
@@ -67,8 +68,8 @@ class World:
         memory = MemoryModel(new_network(encoder, frame, config).to(device).eval(), encoder, frame, config, device)
         paper = build_network(encoder.fields, config).to(device).eval()
         half = calibrating(week, "agent_id")
-        habits = HabitModel.fit(train, week, encoder.schema, half, extra=memory.terms)
-        plain = HabitModel.fit(train, week, encoder.schema, half)
+        habits = learn_from(train, week, encoder.schema, half, others=(memory,))
+        plain = learn_from(train, week, encoder.schema, half)
         return cls(config, device, encoder, memory, paper, habits, plain, pa.concat_tables([train, week]), test)
 
 
@@ -111,9 +112,10 @@ def circumstances(world: World) -> dict[str, Any]:
 
 def bulk(world: World, rounds: int) -> dict[str, Any]:
     """Events a second of both networks, in turns."""
+    habits = world.habits.source("habits").habits
     seconds = in_turns(
         {
-            "memory network, bulk": lambda: world.memory.terms(world.habits.habits, world.test, world.before),
+            "memory network, bulk": lambda: world.memory.terms(habits, world.test, world.before),
             "the paper's network, bulk": lambda: paper_samples(world),
         },
         rounds,
@@ -128,7 +130,7 @@ def bulk(world: World, rounds: int) -> dict[str, Any]:
 def live(world: World, events: int) -> dict[str, Any]:
     """Events a second, one at a time, with and without the memory network."""
     rates: dict[str, float] = {}
-    models = {"live": HabitJudge(world.habits, world.memory), "live without the network": HabitJudge(world.plain)}
+    models = {"live": world.habits, "live without the network": world.plain}
     for name, model in models.items():
         clock, processor = live_rates(model, world.before, world.test.slice(0, events))
         rates |= {name: clock, f"{name}, by processor time": processor}
@@ -159,7 +161,7 @@ def paper_samples(world: World) -> Samples:
     return sample(world.paper, tensors, questions, world.encoder, config.scoring.samples, config.seed)
 
 
-def live_rates(model: HabitJudge, before: pa.Table, events: pa.Table) -> tuple[float, float]:
+def live_rates(model: AddingJudge, before: pa.Table, events: pa.Table) -> tuple[float, float]:
     """Events a second, one at a time: by the clock and by processor time."""
     scorer = HabitLive(model, since=FIRST_DAY + DAYS // 2)
     scorer.warm(before)

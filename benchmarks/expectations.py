@@ -27,14 +27,14 @@ from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.visits import read_visits
-from ustad.habit_judge import take_whole_week
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.usual import usual
 from ustad.habits.usual_kernels import WITHIN
 from ustad.habits.widths import Widths
+from ustad.judges import learn_from, take_whole_week
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
-from ustad.scoring.adding_judge import p_values
+from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables
 
@@ -45,12 +45,12 @@ FEWEST = 500  # events of a group that is reported
 EDGES, NAMES = np.array([2, 4, 10, 20]), ("1", "2 or 3", "4 to 9", "10 to 19", "20 or more")
 
 
-def learn(data: Dataset) -> tuple[HabitModel, pa.Table, pa.Table, int]:
+def learn(data: Dataset) -> tuple[AddingJudge, pa.Table, pa.Table, int]:
     """The model, the test weeks, what came before them, and how many days they are."""
     split = data.split(SplitConfig())
     train = data.between(split.train_first, split.validation_first - 1)
     week = data.between(split.validation_first, split.test_first - 1)
-    model = HabitModel.fit(*take_whole_week(train, week, SCHEMA), SCHEMA)
+    model = learn_from(*take_whole_week(train, week, SCHEMA), SCHEMA)
     test = data.between(split.test_first, split.test_last)
     return model, test, pa.concat_tables([train, week]), split.test_last - split.test_first + 1
 
@@ -59,7 +59,8 @@ def measure_coverage() -> dict[str, dict[str, Any]]:
     groups: dict[str, list[np.ndarray]] = defaultdict(list)
     for preset, people, seeds in QUIET:
         for seed in seeds:
-            model, test, _, _ = learn(simulate_tables(preset, agents=people, seed=seed, anomalous_share=0.0))
+            judge, test, _, _ = learn(simulate_tables(preset, agents=people, seed=seed, anomalous_share=0.0))
+            model = judge.source("habits")
             visits = read_visits(test, SCHEMA, model.frame)
             place = model.habits.locate(visits)[0]
             known = np.flatnonzero(place >= 0)
@@ -99,7 +100,9 @@ def count_by_doubt(data: Dataset) -> dict[str, list[int]]:
     most = max(MOST_UNUSUAL, round(ALERTS_A_DAY * days * len(judged.entity_ids) / 1000))
     leads = leads[np.argsort(-judged.score[leads], kind="stable")][:most]
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for row, text in zip(leads, sentences(model, judged, test, leads), strict=True):
+    for row, text in zip(
+        leads, sentences(model.source("habits"), judged.answers[0].facts, judged, test, rows=leads), strict=True
+    ):
         word = re.search(r"(Sure|Fairly sure|Unsure):", text)
         counts[word.group(1) if word else "nothing said"][0] += incidents.incident_id[row] in right
         counts[word.group(1) if word else "nothing said"][1] += 1

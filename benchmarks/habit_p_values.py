@@ -30,14 +30,13 @@ from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.habit_judge import HabitJudge, calibrating, take_whole_week
-from ustad.habits.habit_model import HabitModel
-from ustad.habits.reference import minus_log10_p
+from ustad.judges import learn_from, take_whole_week
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
-from ustad.scoring.incident_rate import leading_share, threshold_for
-from ustad.scoring.incidents import find_incidents
+from ustad.scoring.incidents import find_incidents, leading_share, threshold_for
+from ustad.scoring.looks import minus_log10_p
 from ustad.simulate import simulate_tables
 from ustad.tables import agent_codes, identity_hash
 
@@ -86,7 +85,7 @@ def count_small(data: Dataset) -> dict[str, Any]:
     test = data.between(split.test_first, split.test_last)
     train, week = take_whole_week(train, week, SCHEMA)
     half = calibrating(week, SCHEMA.entity)
-    model = HabitModel.fit(train, week, SCHEMA, half)
+    model = learn_from(train, week, SCHEMA, half)
     codes, people = agent_codes(test[SCHEMA.entity])
     test = test.filter(pa.array(~(identity_hash(people) & np.uint64(1)).astype(bool)[codes]))
     judged = model.judge(test, pa.concat_tables([train, week]))
@@ -94,11 +93,9 @@ def count_small(data: Dataset) -> dict[str, Any]:
     leads = ~find_incidents(test, SCHEMA, p_value, judged.score).echo
     days, n = split.test_last - split.test_first + 1, len(p_value)
     rare = FIVE * days / n
-    counts = HabitJudge.of(model, week, half, None).counts
+    counts, facts = model.counts, judged.answers[0].facts
     missed = p_values(judged.surprise["elsewhere"])
-    assert judged.expected is not None
-    assert model.absences is not None
-    visits = p_values(minus_log10_p(model.absences, judged.expected.surprise))
+    visits = p_values(minus_log10_p(model.source("habits").absences, facts.expected.surprise))
     small = {"events": p_value, "incidents": p_value[leads], "absences": missed, "missed visits": visits}
     small["agents"] = agents
     small |= {f"agents by {name}": p_values(values) for name, values in judged.agents.items()}

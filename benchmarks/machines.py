@@ -31,10 +31,12 @@ from ustad import progress
 from ustad.config import Config
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
-from ustad.habit_judge import HabitJudge, fit_habit_judge
+from ustad.judges import learn_from, take_whole_week
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
+from ustad.periods import calibrating
 from ustad.scores import join_details
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
@@ -72,10 +74,10 @@ def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
     return answers
 
 
-def _learn_habits(detector: Detector, data: Dataset) -> HabitJudge:
+def _learn_habits(detector: Detector, data: Dataset) -> AddingJudge:
     """Habits of the training weeks, learnt and calibrated here, with the memory network that was trained."""
     assert detector.encoder is not None
-    assert isinstance(detector.judge, HabitJudge)
+    assert isinstance(detector.judge, AddingJudge)
     split = detector.scored_days(data)
     assert split is not None
     train, week = (
@@ -85,11 +87,15 @@ def _learn_habits(detector: Detector, data: Dataset) -> HabitJudge:
             (split.validation_first, split.test_first - 1),
         )
     )
-    return fit_habit_judge(train, week, detector.encoder, detector.config, detector.device, detector.judge.memory)
+    schema, others = detector.schema, detector.judge.others
+    half = calibrating(week, schema.entity) if others else None
+    if not others:
+        train, week = take_whole_week(train, week, schema)
+    return learn_from(train, week, schema, half, others=others, absorb_after=detector.config.scoring.absorb_after)
 
 
-def _habits_live(model: HabitJudge, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
-    live = HabitLive(model, since=model.habits.habits.last_day + 1, reasons="all")
+def _habits_live(model: AddingJudge, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
+    live = HabitLive(model, since=(model.known_until or 0) + 1, reasons="all")
     live.warm(before)
     return _rows([live.update(row) for row in _first(events)])
 

@@ -29,12 +29,12 @@ from default_data import Parts, divide
 from measured import write_result
 from ustad import progress
 from ustad.dataset import event_days
-from ustad.habit_judge import HabitJudge, calibrating
-from ustad.habits.habit_model import HabitModel
+from ustad.judges import learn_from
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.live.habit_live import HabitLive
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
-from ustad.scoring.adding_judge import p_values
+from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.simulate.presets import get_preset
 from ustad.simulate.setting import prepare
 from ustad.simulate.simulation import in_memory
@@ -103,7 +103,12 @@ def changed_jobs(parts: Parts) -> tuple[pa.Table, np.ndarray]:
     return test, new
 
 
-def measured(town: Town, model: HabitModel) -> list[dict[str, Any]]:
+def absorbing(model: AddingJudge, days: int) -> AddingJudge:
+    """With histories that take weeks in once they lie so many days back."""
+    return replace(model, history=replace(model.source("habits"), absorb_after=days))
+
+
+def measured(town: Town, model: AddingJudge) -> list[dict[str, Any]]:
     """By block: AUROC and AP of events and agents, and shares of small p-values."""
     found = []
     for number in range((WEEKS - KNOWN_WEEKS) // BLOCK_WEEKS):
@@ -133,11 +138,11 @@ def measured(town: Town, model: HabitModel) -> list[dict[str, Any]]:
     return found
 
 
-def live(town: Town, models: dict[str, HabitModel]) -> dict[str, dict[str, Any]]:
+def live(town: Town, models: dict[str, AddingJudge]) -> dict[str, dict[str, Any]]:
     """Some agents through all weeks after the history by each model in turns, state written after every event."""
-    agent, last_day = town.parts.test["agent_id"].to_numpy(), next(iter(models.values())).habits.last_day
+    agent, last_day = town.parts.test["agent_id"].to_numpy(), next(iter(models.values())).known_until or 0
     rows = town.parts.test.filter(pa.array(np.isin(agent, np.unique(agent)[:LIVE_AGENTS]))).sort_by("started_at")
-    scorers = {name: HabitLive(HabitJudge(model), last_day + 1, reasons="all") for name, model in models.items()}
+    scorers = {name: HabitLive(model, last_day + 1, reasons="all") for name, model in models.items()}
     spent = {name: np.zeros(2) for name in models}
     size: dict[str, dict[int, dict[int, int]]] = {name: {weeks: {} for weeks in LIVE_WEEKS} for name in models}
     for row, day in zip(rows.to_pylist(), event_days(rows, SCHEMA) - last_day, strict=True):
@@ -183,12 +188,12 @@ def main() -> None:
     for seed in seeds:
         town = Town.make(options.agents, seed)
         half = calibrating(town.parts.validation, SCHEMA.entity)
-        model = HabitModel.fit(town.parts.train, town.parts.validation, SCHEMA, half)
+        model = learn_from(town.parts.train, town.parts.validation, SCHEMA, half)
         if seed == seeds[0]:
-            alive = live(town, {str(choice): replace(model, absorb_after=choice) for choice in (0, 28)})
+            alive = live(town, {str(choice): absorbing(model, choice) for choice in (0, 28)})
             print(json.dumps(alive), flush=True)
         for choice in CHOICES:
-            runs[str(choice)].append(measured(town, replace(model, absorb_after=choice)))
+            runs[str(choice)].append(measured(town, absorbing(model, choice)))
             print(seed, choice, json.dumps(runs[str(choice)][-1]), flush=True)
     content = {
         "agents": options.agents, "seeds": seeds, "weeks": WEEKS, "known_weeks": KNOWN_WEEKS,

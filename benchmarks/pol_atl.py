@@ -27,20 +27,20 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import ustad
-from default_data import fingerprint
+from default_data import StoredTerms, fingerprint
 from measured import write_result
 from ustad import progress
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days
-from ustad.habit_judge import calibrating
-from ustad.habits.entity_tests import top_mean
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
+from ustad.judges import learn_from
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
+from ustad.scoring.entity_tests import top_mean
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = (0.86, 0.55)
@@ -135,7 +135,8 @@ def judged(parts: tuple[pa.Table, pa.Table, pa.Table], extra: Terms | None, kind
     """AUROC and AP of the default, of each of its tests alone, and of other numbers of top events."""
     train, validation, test = parts
     half = calibrating(validation, "agent_id")
-    model = HabitModel.fit(train, validation, mobility_schema(), half, extra=extra)
+    others = (StoredTerms(extra),) if extra is not None else ()
+    model = learn_from(train, validation, mobility_schema(), half, others=others)
     found = model.judge(test, context=pa.concat_tables([train, validation]))
     scores = {"default": found.agent_score, **{f"test {name}": values for name, values in found.agents.items()}}
     for most in (1, 5, 10):

@@ -32,12 +32,12 @@ from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, load_directory
-from ustad.habit_judge import calibrating, take_whole_week
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.questions import TERMS
+from ustad.judges import learn_from, take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.gps import count_true
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incidents import find_incidents
@@ -138,7 +138,7 @@ def measure(data: Dataset, without: tuple[str, ...], by_half: bool = False) -> d
     half = calibrating(week, SCHEMA.entity) if by_half else None
     if half is None:
         train, week = take_whole_week(train, week, SCHEMA)
-    model = HabitModel.fit(train, week, SCHEMA, half, without=without)
+    model = learn_from(train, week, SCHEMA, half, without=without)
     judged = model.judge(test, pa.concat_tables([train, week]))
     p_value = p_values(judged.score)
     incidents = find_incidents(test, SCHEMA, p_value, judged.score)

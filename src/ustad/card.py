@@ -19,7 +19,7 @@ def area(events: pa.Table) -> dict[str, float]:
     return bounds
 
 
-def card(facts: dict[str, Any], config: Config, schema: EventSchema) -> str:
+def card(facts: dict[str, Any], config: Config, schema: EventSchema, scores_by: str) -> str:
     """The model card: what the model was trained on, how well it predicts, and what its scores are not for. It uses the
     schema's words for entities and events."""
     entities, events = plural(schema.entity_word), plural(schema.event_word)
@@ -36,18 +36,18 @@ def card(facts: dict[str, Any], config: Config, schema: EventSchema) -> str:
         f"{facts['last_day']}\n"
         f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
         f"- Validation: {facts['validation_events']:,} {events} of the week after, half of the {entities} for early "
-        f"stopping, half for calibration\n\n## Fit\n{_fit(facts, config)}{_neighbours(facts, events)}- {versions}\n\n"
-        "## Use\n"
+        f"stopping, half for calibration\n\n## Fit\n{_fit(facts, config, scores_by)}{_neighbours(facts, events)}"
+        f"- {versions}\n\n## Use\n"
         f"Scores say what is unusual for each {schema.entity_word}, not why, and nothing about intent. They are leads "
         "for a person to look at. They must not decide about anybody on their own.\n"
     )
 
 
-def _fit(facts: dict[str, Any], config: Config) -> str:
+def _fit(facts: dict[str, Any], config: Config, scores_by: str) -> str:
     """What scores, and how its network was trained where it has one."""
     if config.model.network == "none":
-        return f"- Habits alone: counts and hours of each history; no network, seed {facts['seed']}\n"
-    lines = "- Habits and a network that attends to own places\n" if config.by_habits else "- The paper's network\n"
+        return f"- {scores_by}: counts and hours of each history; no network, seed {facts['seed']}\n"
+    lines = f"- {scores_by}\n"
     if "validation_loss" in facts:
         lines += (
             f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "

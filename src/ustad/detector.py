@@ -6,11 +6,10 @@ calibration, scores. Everything that decides a result is in its configuration.
 
 from __future__ import annotations
 
-import math
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,22 +18,18 @@ import ustad
 from ustad import artefact, model_files, progress, trip_features
 from ustad.calendar_days import Calendar
 from ustad.carrying_on import check_same_events, check_shape
-from ustad.config import Config, ConfigError
+from ustad.config import Config
 from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
-from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
-from ustad.network_model import ScoringModel, fit_reference
+from ustad.judges import Trainer, check_calendar, choose_judge, describe, load_judge, paper_judge
+from ustad.network_model import ScoringModel
 from ustad.periods import (
     Lessons,
     adopt_extraction,
     as_data,
-    beyond_habits,
-    check_calendar,
     check_extraction,
-    query_period,
     scored_days,
     split_entities,
     training_periods,
@@ -50,14 +45,6 @@ from ustad.tables import DataError, identity_hash
 from ustad.torch_device import choose_device, torch_version
 from ustad.trip_features import TripFeatures
 from ustad.versions import find_model
-
-if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
-    from ustad.network.dual_transformer import DualTransformer
-    from ustad.network.inference.memory_model import MemoryModel
-    from ustad.network.training.loop import FitResult
-
-#: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
-FEW_STEPS = 200
 
 
 def _ask(rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Request:
@@ -79,10 +66,8 @@ class Detector:
         self.judge: Judge | None = None  # ours or the paper's, with its sources of evidence
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
-        self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
         self._extraction: list[str] = []  # settings of the extraction that the training data said
         self._days_off: tuple[int, ...] = ()  # local dates that habits take for weekend days
-        self._first: MemoryModel | None = None  # whose weights the memory network begins with
 
     @property
     def schema(self) -> EventSchema:
@@ -91,7 +76,7 @@ class Detector:
     def _repr_html_(self) -> str:
         from ustad.notebook import detector_html
 
-        return detector_html("a score by habits" if self.config.by_habits else "the paper's network", self.facts)
+        return detector_html(describe(self.config), self.facts)
 
     # ---------------------------------------------------------------------------------------- fitting
     def fit(
@@ -114,22 +99,15 @@ class Detector:
         check_calendar(self.config, calendar)
         lessons = self.prepare(data, start, everything)
         self.encoder, self._days_off = lessons.encoder, lessons.days_off(calendar)
-        training: dict[str, Any] = {}
-        if self.config.by_habits:
-            self._checkpoints = (directory, resume)
-            self._first = start.judge.memory if start is not None and isinstance(start.judge, HabitJudge) else None
-            judge = self.judge = self._learn_habits(lessons)
-            if judge.memory is not None:
-                training = model_files.training_facts(judge.memory.result)
-        else:
-            network = self.new_network(lessons.encoder, start)
-            result = self._train(network, lessons, directory, resume)
-            progress.say("building the reference and calibrating")
-            model = self._calibrate(network, lessons)
-            self.judge = PaperJudge(model, self.device)
-            training = {**model_files.training_facts(result), "neighbours": model.index_neighbours()}
-        self.facts = {**self._facts(lessons), **training}
+        trainer = self._trainer(directory, resume, start.judge if start is not None else None)
+        self.judge, training = trainer.fit(lessons)
+        self.facts = {**self._facts(lessons), **training, **self.judge.facts()}
         return self
+
+    def _trainer(self, directory: Path | None, resume: bool, start: Judge | None) -> Trainer:
+        return Trainer(
+            self.config, self.device, directory=directory, resume=resume, start=start, days_off=self._days_off
+        )
 
     def prepare(self, data: Any, start: Detector | None = None, everything: bool = False) -> Lessons:
         """Split, trips, encoder: everything before the network."""
@@ -149,67 +127,11 @@ class Detector:
         if schema.name == "mobility":
             model = self.config.model
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration, model.ends_seen)
-        beyond = beyond_habits(schema)
-        if self.config.by_habits and beyond:
-            progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
-            self.config = self.config.replace({"model.network": "dual"})
+        self.config = choose_judge(self.config, schema)
         if start is not None:
             check_same_events(schema, start.schema)
         encoder = start._fitted() if start else Encoder.fit(train, schema, self.config.model.scaling)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
-
-    def tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
-        """Training windows and, one at a time, the questions of the early-stopping entities."""
-        arrays = lessons.encoder.encode(lessons.train)
-        held, questions = query_period(lessons.encoder, lessons.train, lessons.stopping, self.config)
-        windows = make_windows(arrays, self.config.window)
-        return EventTensors(arrays, self.device), windows, (EventTensors(held, self.device), questions)
-
-    def new_network(self, encoder: Encoder, start: Detector | None = None) -> DualTransformer:
-        import torch
-
-        from ustad.network.dual_transformer import DualTransformer
-
-        torch.manual_seed(self.config.seed)
-        network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
-        if start is not None:
-            network.load_state_dict(start.paper().model.network.state_dict())
-        return network.to(self.device)
-
-    def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
-        from ustad.network.training.estimate import announce
-        from ustad.network.training.masked_task import MaskedTask, fit
-
-        tensors, windows, validation = self.tensors(lessons)
-        training = self.config.training
-        steps = training.epochs * math.ceil(len(windows) / training.batch_size)
-        if steps < FEW_STEPS:
-            progress.warn(
-                f"{len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
-                f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
-            )
-        announce(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
-        return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
-
-    def _learn_habits(self, lessons: Lessons) -> HabitJudge:
-        learn = (lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
-        memory = None
-        if self.config.model.network == "memory":
-            memory = fit_memory_model(*learn, *self._checkpoints, self._first)
-        return fit_habit_judge(*learn, memory, days_off=self._days_off)
-
-    def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
-        """Neighbours from the training events, calibration from the other half of the validation entities."""
-        week, first = lessons.calibration_week()
-        return fit_reference(
-            network,
-            lessons.encoder,
-            self.config,
-            lessons.train,
-            calibration=week,
-            calibration_first_day=first,
-            device=self.device,
-        )
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(
@@ -325,8 +247,7 @@ class Detector:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
         self.judge = self._judge().forget(entities)
-        if isinstance(self.judge, PaperJudge):
-            self.facts = {**self.facts, "neighbours": self.judge.model.index_neighbours()}
+        self.facts = {**self.facts, **self.judge.facts()}
         return self
 
     def knows(self, entities: Any) -> np.ndarray:
@@ -344,7 +265,7 @@ class Detector:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
         model_files.write_encoder(place, self._fitted(), self.config, self.trips)
         self._judge().save(place)
-        model_files.write_facts(place, self.facts, self.config, self.schema)
+        model_files.write_facts(place, self.facts, self.config, self.schema, describe(self.config))
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
@@ -367,10 +288,7 @@ class Detector:
         detector = cls(Config.from_model(path / "config.yaml"), device)
         detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
         given = (path, detector.encoder, detector.config, detector.device)
-        if detector.config.by_habits:
-            detector.judge = load_habit_judge(*given, whole)
-        else:
-            detector.judge = PaperJudge(model_files.read_network(*given, whole=whole, files=files), detector.device)
+        detector.judge = load_judge(*given, whole=whole, files=files)
         detector.facts = model_files.read_facts(path)
         return detector
 
@@ -386,9 +304,7 @@ class Detector:
 
     def paper(self) -> PaperJudge[ScoringModel]:
         """The paper's judge, where that scores."""
-        if not isinstance(self.judge, PaperJudge):
-            raise ConfigError("this model holds no network of the paper; train one with the preset paper")
-        return self.judge
+        return paper_judge(self.judge)
 
     def _facts(self, lessons: Lessons) -> dict[str, Any]:
         return {

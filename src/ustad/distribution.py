@@ -9,6 +9,7 @@ their last bits are equal (`ties`). So a score is the same on every machine, alo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -102,6 +103,16 @@ class Distribution:
     def _bound_tail(self, tail: np.ndarray) -> np.ndarray:
         limit = self._limit
         return np.where(tail < limit, limit - 0.5 * np.log1p(np.maximum(limit - tail, 0.0)), tail)
+
+    def to_tensors(self, name: str) -> dict[str, np.ndarray]:
+        """Arrays whose names begin with `name`."""
+        numbers = [self.count, self.threshold, self.above, self.shape, self.scale]
+        return {f"{name}.values": self.values, f"{name}.numbers": np.array(numbers, np.float64)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray], name: str) -> Distribution:
+        count, *rest = tensors[f"{name}.numbers"].tolist()
+        return cls(tensors[f"{name}.values"], int(count), *rest)
 
 
 @dataclass(frozen=True)

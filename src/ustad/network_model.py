@@ -6,6 +6,7 @@ stored as tensors (`reference.safetensors`) and one Parquet table (`history.parq
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,8 @@ from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visit_counts import History
-from ustad.events.windows import EventTensors, Queries, make_queries, make_windows, periods
+from ustad.events.windows import EventTensors, Queries, Windows, make_queries, make_windows, periods
+from ustad.periods import Lessons, query_period
 from ustad.scoring.calibration import Calibration, Parts
 from ustad.scoring.score_table import add_measurements
 from ustad.tables import DataError, event_keys, identity_hash
@@ -31,7 +33,10 @@ if TYPE_CHECKING:  # torch is loaded where a network is asked, so that habits ca
     from ustad.network.dual_transformer import DualTransformer
     from ustad.network.inference.neighbours import Reference
     from ustad.network.inference.sampling import Samples
+    from ustad.network.training.loop import FitResult
 
+#: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
+FEW_STEPS = 200
 _PILOT = 200  # events that are timed to say how long the others will take
 
 
@@ -171,6 +176,56 @@ class ScoringModel:
         calibration = Calibration.from_tensors(tensors, terms)
         past = Calibration.from_tensors(tensors, terms, "past") if "past.span" in tensors else None
         return cls(network, encoder, config, neighbours, calibration, history, past)
+
+
+def new_network(
+    encoder: Encoder, config: Config, device: torch.device | str, start: DualTransformer | None = None
+) -> DualTransformer:
+    """A network whose first weights follow from the seed, or are those of `start`."""
+    import torch
+
+    from ustad.network.dual_transformer import DualTransformer
+
+    torch.manual_seed(config.seed)
+    network = DualTransformer(encoder.fields, config.model, config.window.max_events)
+    if start is not None:
+        network.load_state_dict(start.state_dict())
+    return network.to(device)
+
+
+def training_tensors(
+    lessons: Lessons, config: Config, device: torch.device | str
+) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
+    """Training windows and, one at a time, the questions of the early-stopping entities."""
+    arrays = lessons.encoder.encode(lessons.train)
+    stopping, questions = query_period(lessons.encoder, lessons.train, lessons.stopping, config)
+    windows = make_windows(arrays, config.window)
+    return EventTensors(arrays, device), windows, (EventTensors(stopping, device), questions)
+
+
+def train_network(
+    network: DualTransformer,
+    lessons: Lessons,
+    config: Config,
+    device: torch.device | str,
+    *,
+    directory: Path | None = None,
+    resume: bool = False,
+) -> FitResult:
+    """Train; with a directory, checkpoints are written there, and `resume` goes on from the last one."""
+    from ustad.network.training.estimate import announce
+    from ustad.network.training.masked_task import MaskedTask, fit
+
+    tensors, windows, validation = training_tensors(lessons, config, device)
+    training = config.training
+    steps = training.epochs * math.ceil(len(windows) / training.batch_size)
+    if steps < FEW_STEPS:
+        progress.warn(
+            f"{len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
+            f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
+        )
+    announce(MaskedTask(network, tensors, *validation, config), windows, config)
+    return fit(network, tensors, windows, validation, config, device, directory, resume)
 
 
 def scored_terms(encoder: Encoder) -> tuple[str, ...]:

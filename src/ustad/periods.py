@@ -15,7 +15,7 @@ from ustad import progress
 from ustad.calendar_days import Calendar
 from ustad.card import area
 from ustad.clock import day_number
-from ustad.config import Config, ConfigError, SplitConfig
+from ustad.config import Config, SplitConfig
 from ustad.dataset import COMPANIONS, Dataset, Split, event_days, require_zone, zone_of
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
@@ -83,12 +83,6 @@ class Lessons:
         history = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
         week = pa.concat_tables([history, self.calibration], promote_options="permissive")
         return week, int(event_days(self.calibration, schema).min())
-
-
-def check_calendar(config: Config, calendar: Calendar | None) -> None:
-    """Refuses a calendar where nothing compares days."""
-    if calendar is not None and not config.by_habits:
-        raise ConfigError("a calendar says which days habits compare; the preset paper has no habits")
 
 
 def as_data(data: Any, schema: EventSchema | None = None, companions: Collection[str] = COMPANIONS) -> Dataset:
@@ -207,11 +201,17 @@ def split_entities(validation: pa.Table, entity: str) -> tuple[pa.Table, pa.Tabl
 
     With so few entities that a half would be empty, both use all of them.
     """
-    codes, values = agent_codes(validation[entity])
-    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
-    if half.all() or not half.any():
+    half = calibrating(validation, entity)
+    if half.all():
         return validation, validation
     return validation.filter(pa.array(~half)), validation.filter(pa.array(half))
+
+
+def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
+    """Rows of the entities that calibrate: half of them by a hash, all where a half would be empty. bool [n]."""
+    codes, values = agent_codes(validation[entity])
+    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
+    return np.ones(len(half), bool) if half.all() or not half.any() else half
 
 
 def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: Config) -> tuple[EventArrays, Queries]:

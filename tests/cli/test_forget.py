@@ -62,9 +62,9 @@ def test_a_forgotten_agent_is_in_no_file_of_the_model(place, life):
     assert call("forget", place, "2") == 0
     detector = Detector.load(place, device="cpu")
     gone = identity_hash([2])[0]
-    if detector.config.by_habits:
+    if hasattr(detector.judge, "sources"):
         assert 2 not in pq.read_table(place / "habits.parquet")["agent_id"].to_pylist()
-        assert gone not in detector.judge.habits.agents.entity_key
+        assert gone not in detector.judge.agents.entity_key
     else:
         assert "2" not in pq.read_table(place / "history.parquet")["entity"].to_pylist()
         assert gone.view(np.int64) not in detector.judge.model.neighbours.owner

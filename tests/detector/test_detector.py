@@ -69,7 +69,7 @@ def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitte
         **fitted_network.facts,
         "neighbours": {"reference": 7, "lists": 2, "probes": 1, "recall": 1.0, "error": 0.0},
     }
-    text = card(facts, network_config, payments)
+    text = card(facts, network_config, payments, "The paper's network")
     assert "24 companies" in text
     assert f"{facts['events']:,} transfers" in text
     assert "half of the companies" in text

@@ -74,7 +74,7 @@ def _reference(embeddings, owner):
 
 
 def test_the_network_is_that_of_a_local_run(made):
-    mine, theirs = (detector.judge.memory.network.state_dict() for detector in made)
+    mine, theirs = (detector.judge.source("network").network.state_dict() for detector in made)
     for name, value in mine.items():
         assert torch.allclose(theirs[name], value, atol=1e-6), name
 
@@ -86,10 +86,10 @@ def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_o
     local, _ = made
     train_job.train(town_directory, tmp_path / "model", local.config, workers=2, calendar=calendar_of(town))
     both = Detector.load(tmp_path / "model", "cpu")
-    days = {(one.judge.habits.frame.days_off, one.judge.habits.habits.days_off) for one in (local, both)}
+    days = {(one.judge.history.frame.days_off, one.judge.history.habits.days_off) for one in (local, both)}
     assert len(days) == 1
     assert len(days.pop()[1]) == 2, "days off are learnt on a cluster as here"
-    mine, theirs = (detector.judge.memory.network.state_dict() for detector in (local, both))
+    mine, theirs = (detector.judge.source("network").network.state_dict() for detector in (local, both))
     assert max(float((value - mine[name]).abs().max()) for name, value in theirs.items()) < 0.01
     scores = [d.score(town).events.sort_by("stay_id")["score"].to_numpy() for d in (local, both)]
     assert np.corrcoef(*scores)[0, 1] > 0.99
@@ -100,7 +100,7 @@ def test_workers_carry_on_from_the_network(made, town, tmp_path):
     """With steps too small to matter the weights stay where they began."""
     local, _ = made
     later = as_workers_do(local.config.replace({"training.learning_rate": 1e-9}), town, tmp_path, local)
-    new, old = (detector.judge.memory.network.state_dict() for detector in (later, local))
+    new, old = (detector.judge.source("network").network.state_dict() for detector in (later, local))
     assert all(torch.allclose(value, old[name], atol=1e-6) for name, value in new.items())
 
 
@@ -112,11 +112,11 @@ def test_habits_calibrated_in_buckets_give_the_scores_of_a_local_run(made, town)
 
 def test_terms_of_entities_without_history_are_there_too(made, town, tmp_path):
     local, _ = made
-    memory, habits = local.judge.memory, local.judge.habits.habits.only([1, 2])
+    memory, habits = local.judge.source("network"), local.judge.history.habits.only([1, 2])
     terms = DistributedTerms(Here(Place.of(tmp_path), Cluster()), memory, 4)
     few = town.only(list(range(6))).events
     for events in (few, few.slice(0, few.num_rows // 2)):  # a second question is not given the first one's answer
-        expected, found = memory.terms(habits, events, None), terms(habits, events, None)
+        expected, found = memory.terms(habits, events, None), terms.terms(habits, events, None)
         assert set(found) == set(expected)
         for name, values in expected.items():
             assert np.allclose(found[name], values, atol=1e-5, equal_nan=True), name

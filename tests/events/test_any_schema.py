@@ -16,6 +16,7 @@ from ustad.cli import main
 from ustad.config import Config
 from ustad.dataset import Dataset
 from ustad.detector import Detector
+from ustad.judges import is_by_paper
 from ustad.network import losses
 from ustad.network.inference import sampling
 from ustad.network.losses import categorical_nll
@@ -208,12 +209,12 @@ def test_a_feature_that_habits_do_not_look_at_is_still_scored():
     amount[570] = 60.0
     found = scored(events(600, 6, amount=amount), (Feature("amount", "numeric"),), **{"training.epochs": 5})
     assert found["amount"].to_numpy()[found["score"].to_numpy().argmax()] == 60.0
-    assert Config.preset("quick").by_habits
+    assert not is_by_paper(Config.preset("quick"))
 
 
 @pytest.mark.parametrize(("least", "said"), [(200, True), (1, False)])
 def test_too_few_steps_of_training_are_said(recwarn, monkeypatch, least, said):
-    monkeypatch.setattr("ustad.detector.FEW_STEPS", least)
+    monkeypatch.setattr("ustad.network_model.FEW_STEPS", least)
     scored(events(120, 4, amount=np.arange(120) % 7 + 0.5), (Feature("amount", "numeric"),))
     warnings = [str(w.message) for w in recwarn.list]
     assert any("lower training.batch_size (128) or raise training.epochs (1)" in w for w in warnings) == said

@@ -16,9 +16,8 @@ from ustad.events.observed import ENDS_SEEN, ends_seen, gap_minutes, read_ends_s
 from ustad.events.visits import Frame, read_visits
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
-from ustad.habits.questions import compare
+from ustad.habits.questions import LOOKS, compare
 from ustad.habits.recurrence import Recurrence
-from ustad.habits.weights import LOOKS
 from ustad.live.visit_log import as_visits, log_rows, pack_habits, pack_log, unpack_habits, unpack_log
 from ustad.network.inference.memory_terms import at_most_usual
 from ustad.network.place_counts import MemoryTensors, OwnPlaces, _bins

@@ -14,14 +14,23 @@ SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
     {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"}
-    | {"calendar_days", "distribution", "frames", "kind_words", "notebook", "torch_device", "data_error"},
+    | {
+        "calendar_days",
+        "distribution",
+        "frames",
+        "kind_words",
+        "notebook",
+        "torch_device",
+        "data_error",
+        "evidence_source",
+    },
     {"mobility", "simulate", "events"},
     {"habits"},
     {"network"},
     {"scoring"},
     {"triage"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
-    | {"versions", "renewal", "habit_judge", "network_model"},
+    | {"versions", "renewal", "judges", "network_model"},
     {"live", "engine"},
     {"page", "lab"},
     {"service"},
@@ -31,7 +40,11 @@ TIERS = [
 BESIDE = {
     ("detector", "artefact"),
     ("detector", "carrying_on"),
-    ("detector", "habit_judge"),
+    ("detector", "judges"),
+    ("judges", "model_files"),
+    ("judges", "network_model"),
+    ("judges", "periods"),
+    ("network_model", "periods"),
     ("detector", "model_files"),
     ("detector", "network_model"),
     ("detector", "periods"),
@@ -172,45 +185,6 @@ def test_help_starts_without_numpy_arrow_and_torch() -> None:
 # ------------------------------------------------------------------------------------------------------ doors
 #: Rooms whose `__init__` names the modules that others may import.
 DOORS = ("scoring", "habits", "network", "live", "engine")
-#: Imports past a door, by the room that imports. The list only shrinks.
-PAST_DOORS = {
-    ("cli", "scoring.explain"),
-    ("engine", "network.training.memory_task"),
-    ("engine", "network.training.process_group"),
-    ("lab", "network.blocks"),
-    ("lab", "network.heads"),
-    ("lab", "network.inference.sampled_terms"),
-    ("lab", "network.losses"),
-    ("lab", "network.tokenizer"),
-    ("lab", "network.training.masked_step"),
-    ("live", "habits.absence_table"),
-    ("live", "habits.absences"),
-    ("live", "habits.habit_words"),
-    ("live", "habits.kinds"),
-    ("live", "habits.lasting"),
-    ("live", "habits.lasting_words"),
-    ("live", "habits.measurements"),
-    ("live", "habits.moving"),
-    ("live", "habits.stages"),
-    ("live", "network.heads"),
-    ("live", "network.inference.counter"),
-    ("live", "network.inference.inference_kernels"),
-    ("live", "network.inference.memory_passes"),
-    ("live", "network.inference.memory_terms"),
-    ("live", "network.inference.passes"),
-    ("live", "network.inference.sampled_terms"),
-    ("live", "network.inference.unseen_losses"),
-    ("live", "network.inference.worker_threads"),
-    ("live", "network.place_counts"),
-    ("live", "network.place_memory"),
-    ("live", "network.training.memory_step"),
-    ("live", "scoring.explain"),
-    ("network", "habits.kinds"),
-    ("network", "habits.population"),
-    ("network_model", "network.inference.unseen_losses"),
-    ("page", "scoring.explain"),
-    ("service", "habits.kernels"),
-}
 
 
 def imported_modules(path: Path) -> set[tuple[str, str]]:
@@ -233,7 +207,7 @@ def test_other_rooms_are_entered_through_their_doors():
             assert (SOURCE / name).joinpath(*module.split(".")).with_suffix(".py").exists(), f"{name}.{module}"
     imports = {(room(path), *pair) for path in modules() for pair in imported_modules(path)}
     past = {(here, f"{name}.{module}") for here, name, module in imports if name in doors and module not in doors[name]}
-    assert past == PAST_DOORS
+    assert past == set()
 
 
 def test_scoring_knows_nothing_of_its_sources():
@@ -241,22 +215,23 @@ def test_scoring_knows_nothing_of_its_sources():
         assert not imported_rooms(path) & {"habits", "network"}, path
 
 
-#: Modules that may ask which judge scores: fitting, loading, live scoring and words of a model. The list only shrinks.
-ASK_WHICH_JUDGE = {
-    "card.py", "config/__init__.py", "detector.py", "engine/train_job.py", "habit_judge.py", "lab/search_network.py",
-    "live/habit_live.py", "periods.py", "service/live_backends.py", "service/place_names.py",
-}  # fmt: skip
+#: The one place that knows which judge a configuration has. Live scoring maps judges to scorers without asking.
+ASK_WHICH_JUDGE = {"judges.py"}
+JUDGES = {"AddingJudge", "PaperJudge", "HabitSource", "NetworkSource", "MemoryModel", "ScoringModel"}
+
+
+def asks_which_judge(node: ast.AST) -> bool:
+    """`isinstance(judge, …)` of a judge or a source, and the function that reads it from the settings."""
+    if isinstance(node, ast.Name) and node.id == "is_by_paper":
+        return True
+    is_question = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+    return is_question and any(isinstance(n, ast.Name) and n.id in JUDGES for n in ast.walk(node))
 
 
 def test_nobody_else_asks_which_judge_scores():
     asking = {
         str(path.relative_to(SOURCE))
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.Name) and node.id == "HabitJudge")
-        or (
-            isinstance(node, (ast.Attribute, ast.FunctionDef))
-            and "by_habits" in (getattr(node, "attr", ""), getattr(node, "name", ""))
-        )
+        if any(asks_which_judge(node) for node in ast.walk(ast.parse(path.read_text())))
     }
     assert asking == ASK_WHICH_JUDGE

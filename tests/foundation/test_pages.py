@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from ustad.habits.entity_tests import TESTS
 from ustad.habits.questions import TERMS
+from ustad.scoring.entity_tests import TESTS
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [

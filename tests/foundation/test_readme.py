@@ -49,7 +49,7 @@ def test_options_of_a_command_that_is_shown_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_files_of_code_that_are_named_exist(page):
-    """`habits/weights.py` may stand for the file in src/ustad, whose folder a page about the package leaves out."""
+    """`habits/questions.py` may stand for the file in src/ustad, whose folder a page about the package leaves out."""
     code = {str(path.relative_to(ROOT)) for folder in CODE for path in (ROOT / folder).rglob("*.py")}
     named = set(re.findall(r"`((?:\w+/)*\w+\.py)\b", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)))
     assert [

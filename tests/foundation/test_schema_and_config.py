@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from settings_page import CONFIGS, PAGE, write_page, write_preset
 from ustad.cli.shared import resolve_config
 from ustad.config import PRESETS, Config, ConfigError, describe_settings
+from ustad.judges import is_by_paper
 from ustad.schema import EventSchema, Feature, mobility_schema, plural
 from ustad.tables import DataError
 
@@ -143,7 +144,7 @@ def test_configurations_of_version_0_2_are_read_in_todays_words(tmp_path, method
     (tmp_path / "c.yaml").write_text(f"model: {{network: {network}}}\nscoring: {{method: {method}, samples: 9}}\n")
     config = Config.from_yaml(tmp_path / "c.yaml")
     assert (config.model.network, config.scoring.samples) == (today, 9)
-    assert config.by_habits == (method == "habits")
+    assert (not is_by_paper(config)) == (method == "habits")
 
 
 @pytest.mark.parametrize(("former", "today"), [("default", "best"), ("fast", "quick")])

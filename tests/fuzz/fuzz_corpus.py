@@ -19,11 +19,11 @@ from town import fixes, minutes, walks
 from ustad.config import Config
 from ustad.dataset import Dataset, save_directory
 from ustad.detector import Detector
-from ustad.habit_judge import HabitJudge
 from ustad.mobility.tracker import StayTracker
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import AlertRule
-from ustad.service.live_backends import HabitBackend
+from ustad.service.live_backends import make_backend
 
 GPX = """<?xml version="1.0"?><gpx version="1.1" creator="ustad"><trk><trkseg>
 <trkpt lat="52.52" lon="13.405"><time>2024-05-01T08:00:00Z</time></trkpt>
@@ -130,9 +130,9 @@ def _write_model(corpus: Path) -> None:
     for preset in ("best", "paper"):
         Detector(Config.preset(preset).replace(SMALL), device="cpu").fit(data).save(corpus / f"model-{preset}")
     detector.score(data, rule=AlertRule("top", 5)).save(corpus / "scores")
-    if not isinstance(detector.judge, HabitJudge):
+    if not isinstance(detector.judge, AddingJudge):
         raise ValueError("the preset quick scores by habits")
-    live = HabitBackend(detector.judge, 0.01, 4)
+    live = make_backend(detector, 0.01, 3)
     state = live.score(tiny_stays(agents=1, days=2, after=16).to_pylist()).states["agent 0"]
     (corpus / "live").mkdir()
     (corpus / "live" / "state").write_bytes(state)

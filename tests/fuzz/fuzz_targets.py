@@ -140,13 +140,13 @@ class LiveTarget:
     def __call__(self, path: Path) -> None:
         if self.live is None:
             from ustad.detector import Detector
-            from ustad.habit_judge import HabitJudge
-            from ustad.service.live_backends import HabitBackend
+            from ustad.live.live_judges import make_live
+            from ustad.scoring.adding_judge import AddingJudge
 
             model = Detector.load(CORPUS / "model", device="cpu").judge
-            if not isinstance(model, HabitJudge):
+            if not isinstance(model, AddingJudge):
                 raise ValueError("the corpus' model is one of habits")
-            self.live = HabitBackend(model, 0.01, 4)._live
+            self.live = make_live(model, device="cpu", p_value=0.01, most=4)
         self.live.from_bytes("agent 0", path.read_bytes())
 
 

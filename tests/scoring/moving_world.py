@@ -9,10 +9,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, insert_visit, make_routine
+from whole_scores import fit_judge
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.habit_judge import fit_habit_judge
 from ustad.schema import mobility_schema
 from ustad.tables import TIMESTAMP
 
@@ -39,7 +39,7 @@ def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
     config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
     encoder = Encoder.fit(train, SCHEMA)
-    model = fit_habit_judge(train, validation, encoder, config, torch.device("cpu"))
+    model = fit_judge(train, validation, encoder, config, torch.device("cpu"))
     return model, between(life, 0, KNOWN), between(life, KNOWN, days)
 
 

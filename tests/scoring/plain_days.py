@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.visits import Frame, Visits, read_visits
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
+from ustad.judges import learn_from
 from ustad.schema import mobility_schema
+from ustad.scoring.adding_judge import AddingJudge
 
 SCHEMA = mobility_schema()
 MONDAY = 19723 + 7 * 40  # local days in UTC
@@ -65,9 +66,9 @@ def read(frame: Frame, events: pa.Table) -> Visits:
     return read_visits(events, SCHEMA, frame)
 
 
-def learn_town(known: pa.Table | None = None) -> HabitModel:
+def learn_town(known: pa.Table | None = None) -> AddingJudge:
     """A model of twelve such people or of these, calibrated on the last week of their history."""
     known = lives(12, range(HISTORY), None) if known is None else known
     days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
     train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
-    return HabitModel.fit(train, week, SCHEMA)
+    return learn_from(train, week, SCHEMA)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_of, learn_town, lives
+from whole_scores import with_history
 
-from ustad.habit_judge import HabitJudge
-from ustad.habits.habit_model import HabitModel
 from ustad.live.habit_live import HabitLive
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.judge import Request
 from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import ABSENCES, validate
@@ -32,16 +30,16 @@ def two_days(tuesday: list[dict[str, object]]) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def model() -> HabitModel:
+def model() -> AddingJudge:
     return learn_town()
 
 
-def find_absences(model: HabitModel, events: pa.Table) -> list[dict[str, object]]:
-    return score_whole(HabitJudge(model), events).absences.to_pylist()
+def find_absences(model: AddingJudge, events: pa.Table) -> list[dict[str, object]]:
+    return score_whole(model, events).absences.to_pylist()
 
 
 def test_a_day_at_home_is_an_absence_from_work_with_its_day_counts_and_the_stay_that_took_its_place(
-    model: HabitModel,
+    model: AddingJudge,
 ) -> None:
     (absence,) = find_absences(model, two_days([stay(TUESDAY, 0, 24)]))
     assert absence["reason"] == "Not at an office on Tuesday; there at about 13:30 on 20 of 20 weekdays."
@@ -68,14 +66,14 @@ def test_a_day_at_home_is_an_absence_from_work_with_its_day_counts_and_the_stay_
     ids=["usual", "for an hour", "late", "no data", "no data at work", "a silent stay", "unseen ends"],
 )
 def test_a_visit_that_came_or_may_have_come_unseen_is_no_absence(
-    model: HabitModel, tuesday: list[dict[str, object]]
+    model: AddingJudge, tuesday: list[dict[str, object]]
 ) -> None:
     unseen = dict.fromkeys(("observed_s", "start_gap_s", "end_gap_s"))
     events = as_events([{**unseen, **row} for row in (*day_of(0, HISTORY, HOME), *tuesday, stay(TUESDAY + 1, 0, 9))])
     assert find_absences(model, events) == []
 
 
-def test_an_absence_is_raised_with_the_event_that_shows_it_and_never_changes(model: HabitModel) -> None:
+def test_an_absence_is_raised_with_the_event_that_shows_it_and_never_changes(model: AddingJudge) -> None:
     events = as_events([*day_of(0, HISTORY, HOME), stay(TUESDAY, 0, 11), stay(TUESDAY, 11, 18, BAR),
                         stay(TUESDAY, 18, 24), *day_of(0, TUESDAY + 1, HOME)])  # fmt: skip
     raised = [find_absences(model, events.slice(0, n)) for n in range(1, len(events) + 1)]
@@ -84,37 +82,37 @@ def test_an_absence_is_raised_with_the_event_that_shows_it_and_never_changes(mod
     assert raised[5][0]["instead_stay_id"] == 4
 
 
-def test_strangers_and_models_without_absences_have_none(model: HabitModel) -> None:
+def test_strangers_and_models_without_absences_have_none(model: AddingJudge) -> None:
     stranger = as_events([stay(TUESDAY + day, 0, 24, agent=77) for day in range(3)])
     assert find_absences(model, stranger) == []
-    older = replace(model, absences=None)
-    assert score_whole(HabitJudge(older), stranger).absences is None
+    older = with_history(model, absences=None)
+    assert score_whole(older, stranger).absences is None
 
 
-def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: HabitModel) -> None:
+def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: AddingJudge) -> None:
     days = range(HISTORY, HISTORY + 60)  # histories move on
     events = lives(5, days, None)
     skipped = (np.arange(len(events)) % 13 == 0) & (np.array(events["poi_category"].to_pylist()) == "office")
     events = events.filter(pa.array(~skipped))
-    whole = score_whole(HabitJudge(model), events).absences
+    whole = score_whole(model, events).absences
     assert whole.num_rows == 0  # nobody was seen elsewhere
     at_bar = pa.array(np.where(skipped, 3, lives(5, days, None)["poi_id"].to_numpy()))
     table = lives(5, days, None)
     table = table.set_column(table.column_names.index("poi_id"), "poi_id", at_bar)
-    whole = score_whole(HabitJudge(model), table).absences
+    whole = score_whole(model, table).absences
     assert whole.num_rows >= 5
     validate(whole, ABSENCES)
-    parts = ScoredParts(HabitJudge(model), table, None, Request(), entities=2)
+    parts = ScoredParts(model, table, None, Request(), entities=2)
     assert pa.concat_tables([part.absences for part in parts]).equals(whole)
     mixed = table.take(pa.array(np.random.default_rng(3).permutation(len(table))))
-    assert score_whole(HabitJudge(model), mixed).absences.equals(whole)
+    assert score_whole(model, mixed).absences.equals(whole)
 
 
 @pytest.mark.parametrize(("absorb_after", "days"), [(28, 42), (0, 14)])
 def test_live_raises_the_absences_of_a_batch_with_the_events_that_show_them(
-    model: HabitModel, absorb_after: int, days: int
+    model: AddingJudge, absorb_after: int, days: int
 ) -> None:
-    judge = HabitJudge(replace(model, absorb_after=absorb_after))
+    judge = with_history(model, absorb_after=absorb_after)
     table = lives(1, range(HISTORY, HISTORY + days), None)
     at_bar = (np.arange(len(table)) % 11 == 1) & (table["poi_id"].to_numpy() == 2)
     table = table.set_column(

@@ -12,11 +12,11 @@ import torch
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Features
-from ustad.live.compiled_terms import CompiledTerms
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference import inference_kernels as kernels
 from ustad.network.inference.sampled_terms import Layout, reduce_term
 from ustad.network.inference.sampling import SCALARS
+from ustad.network.live.compiled_terms import CompiledTerms
 from ustad.schema import mobility_schema
 
 SAMPLES, EVENTS, SEED = 7, 12, 5

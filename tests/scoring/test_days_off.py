@@ -1,7 +1,6 @@
 """Like with like: a holiday is compared with weekend days, in bulk, in parts and live, where holidays are known."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
-from whole_scores import score_by_habits
+from whole_scores import score_by_habits, with_history
 
 from ustad.calendar_days import Calendar, CalendarEvent
 from ustad.events.visits import Frame, day_kinds, read_visits
-from ustad.habit_judge import HabitJudge
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import remembered_days, usual
+from ustad.judges import learn_from
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.tables import TIMESTAMP
@@ -34,7 +32,7 @@ def life():
 
 def learn(life, *days_off):
     parts = (between(life, 0, 21), between(life, 21, 28))
-    return HabitJudge(HabitModel.fit(*parts, mobility_schema("none", 16, True), days_off=days_off))
+    return learn_from(*parts, mobility_schema("none", 16, True), days_off=days_off)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,7 @@ def test_a_worker_at_home_on_a_holiday_is_unusual_only_where_nobody_knows_of_it(
 
 
 def test_a_day_off_is_compared_alike_in_bulk_in_parts_and_live(judge, aware_judge, week):
-    causal = HabitJudge(replace(aware_judge.habits, counting="past"))
+    causal = with_history(aware_judge, counting="past")
     period = (FIRST + 28, FIRST + 34)
     whole = score_by_habits(causal, week, period=period)[0]["score"].to_numpy()
     agent = week["agent_id"].to_numpy()
@@ -117,12 +115,12 @@ def test_a_holiday_in_the_weeks_learnt_from_counts_as_a_weekend_day_where_it_is_
     """Everybody is at home on a Wednesday of the second week: 19 days at work, of 19 or of 20 weekdays."""
     holiday = FIRST + 9
     judge = learn(stay_at_home(life, holiday), *([holiday] if is_known else []))
-    habits = Habits.from_table(judge.habits.habits.to_table())  # as it is stored
+    habits = Habits.from_table(judge.history.habits.to_table())  # as it is stored
     weekdays = [day for day in range(FIRST, FIRST + 28) if (day + 3) % 7 < 5 and not (is_known and day == holiday)]
     assert (remembered_days(habits) == [len(weekdays), 28 - len(weekdays)]).all()
-    visits = read_visits(between(life, 28, 29), judge.schema, judge.habits.frame)
+    visits = read_visits(between(life, 28, 29), judge.schema, judge.history.frame)
     at_work = visits.take((visits.minute > 500) & (visits.minute < 600))
-    found = usual(habits, at_work, habits.locate(at_work)[0], judge.habits.widths)
+    found = usual(habits, at_work, habits.locate(at_work)[0], judge.history.widths)
     assert len(at_work) == 6
     np.testing.assert_allclose(found.share, 19 / len(weekdays))
     np.testing.assert_array_equal(found.of_days, len(weekdays))
@@ -140,7 +138,7 @@ def test_who_stays_at_home_is_odder_where_the_holiday_learnt_from_is_no_weekday(
 
 
 def test_live_goes_on_with_days_off_after_its_state_was_stored(aware_judge, week):
-    causal = HabitJudge(replace(aware_judge.habits, counting="past"))
+    causal = with_history(aware_judge, counting="past")
     whole, stored = (HabitLive(causal, FIRST + 28, reasons="none") for _ in range(2))
     for row in week.filter(pa.array(week["agent_id"].to_numpy() == 2)).to_pylist():
         assert whole.update(row)["score"] == stored.update(row)["score"]

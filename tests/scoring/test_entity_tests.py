@@ -15,9 +15,10 @@ from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 
 from ustad.distribution import Distribution
 from ustad.events.visits import Frame, Visits, read_visits
-from ustad.habits.entity_tests import AGREEMENT, AgentReference, combined, profile_change, strongest, top_mean
 from ustad.habits.history import Habits
+from ustad.habits.profile import profile_change
 from ustad.schema import mobility_schema
+from ustad.scoring.entity_tests import AGREEMENT, AgentReference, Period, combined, strongest, top_mean
 
 SCHEMA = mobility_schema()
 Known = tuple[Habits, Visits]
@@ -34,6 +35,16 @@ def known() -> Known:
     history = between(life, 0, 14)
     history = history.filter(np.array(history["agent_id"]) != 4)  # nothing is known of the last one
     return Habits.fit(read_visits(history, SCHEMA, frame)), read_visits(later, SCHEMA, frame)
+
+
+def week_of(visits: Visits, last: int | None = None) -> Period:
+    """The visits as tests of entities see them, tested until their last day or another."""
+    last = int(visits.day.max()) if last is None else last
+    return Period(visits.entity, visits.entity_key, visits.day, (int(visits.day.min()), last))
+
+
+def profiles(known: Known) -> dict[str, np.ndarray]:
+    return {"profile": profile_change(*known, int(known[1].day.min()))}
 
 
 def test_a_profile_is_the_g_of_counted_visits_on_average_over_weeks(known: Known) -> None:
@@ -54,17 +65,17 @@ def test_a_profile_is_the_g_of_counted_visits_on_average_over_weeks(known: Known
 
 def test_a_shift_is_the_difference_of_two_means_in_standard_errors(known: Known) -> None:
     """Scores count up to two; the reference of a stranger is the typical score, with an error of its own."""
-    habits, visits = known
+    visits = known[1]
     rng = np.random.default_rng(3)
     then, now = rng.exponential(0.8, len(visits)), rng.exponential(1.0, len(visits))
-    reference = AgentReference.fit(then, habits, visits, np.ones(5, bool))
+    reference = AgentReference.fit(then, week_of(visits), np.ones(5, bool), profiles(known))
     capped = np.minimum(then, 2.0)
     assert (reference.typical, reference.spread) == pytest.approx((capped.mean(), capped.std()))
     assert reference.days == 14
     gone = int(np.argmax(visits.entity_key))
     one_less = reference.forget([visits.entity_ids[gone]])
     assert len(one_less.entity_key) == 4
-    judged = one_less.judge(now, habits, visits, (FIRST_DAY + 14, FIRST_DAY + 27))
+    judged = one_less.judge(now, week_of(visits, FIRST_DAY + 27), profiles(known))
     for entity in range(5):
         mine = visits.entity == entity
         n, mean = mine.sum(), capped[mine].mean()
@@ -80,10 +91,10 @@ def shown(normal: Distribution, value: float) -> float:
 
 
 def test_the_reference_compares_the_two_halves_of_its_own_period(known: Known) -> None:
-    habits, visits = known
+    visits = known[1]
     score = np.random.default_rng(5).exponential(0.8, len(visits))
     capped = np.minimum(score, 2.0)
-    reference = AgentReference.fit(score, habits, visits, np.array([True, True, False, True, True]))
+    reference = AgentReference.fit(score, week_of(visits), np.array([True, True, False, True, True]), profiles(known))
     late, shifts = visits.day >= FIRST_DAY + 21, []
     for entity in (0, 1, 3, 4):
         before, after = (capped[(visits.entity == entity) & part] for part in (~late, late))
@@ -95,11 +106,11 @@ def test_the_reference_compares_the_two_halves_of_its_own_period(known: Known) -
 
 
 def test_the_highest_scores_of_twice_as_many_days_are_as_rare_as_those_of_a_tenth_of_log_two_less(known: Known) -> None:
-    habits, visits = known
+    visits = known[1]
     score = np.random.default_rng(6).exponential(0.8, len(visits))
-    reference = AgentReference.fit(score, habits, visits, np.ones(5, bool))
+    reference = AgentReference.fit(score, week_of(visits), np.ones(5, bool), profiles(known))
     for days in (1, 14, 28):
-        judged = reference.judge(score, habits, visits, (FIRST_DAY + 14, FIRST_DAY + 13 + days))
+        judged = reference.judge(score, week_of(visits, FIRST_DAY + 13 + days), profiles(known))
         top = top_mean(score, visits.entity, 5) - math.log10(days / 14)
         np.testing.assert_allclose(judged["top"], -reference.tests["top"].log10_tail(top))
 

@@ -13,17 +13,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, insert_visit, make_routine, odd_week, with_gaps
-from whole_scores import score_by_habits
+from whole_scores import fit_judge, score_by_habits
 
-from ustad.config import Config, ScoringConfig
+from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.habit_judge import fit_habit_judge, load_habit_judge
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.habit_words import ordinal
-from ustad.habits.weights import LOOKS
+from ustad.habits.questions import LOOKS
+from ustad.judges import load_judge
 from ustad.network.training.memory_task import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.entity_tests import strongest
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -46,7 +47,7 @@ def fitted(life, network, **changes):
     config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    return config, encoder, fit_habit_judge(train, validation, encoder, config, CPU)
+    return config, encoder, fit_judge(train, validation, encoder, config, CPU)
 
 
 @pytest.fixture(scope="module", params=["none", "memory"])
@@ -75,10 +76,10 @@ def test_every_column_is_finite_and_shares_add_up(model, life, week):
     evidence = [{one["name"]: one for one in row} for row in events["evidence"].to_pylist()]
     shares = np.array([sum(one["share"] for one in row.values()) for row in evidence])
     assert ((shares < 1 + 1e-9) & ((shares > 1 - 1e-6) | (shares < 1e-6))).all()
-    judged = model[2].habits.judge(week, between(life, 0, 28))
+    judged = model[2].judge(week, between(life, 0, 28))
     first = np.array(list(judged.looks))[np.argmax(list(judged.looks.values()), axis=0)]
     for name in judged.surprise:
-        outside = np.array([name not in LOOKS[look] for look in first])
+        outside = np.array([name not in model[2].looks.weights[look] for look in first])
         assert all(evidence[i][name]["share"] == 0 for i in np.flatnonzero(outside))
     assert ((agents["p_value"].to_numpy() > 0) & (agents["p_value"].to_numpy() <= 1)).all()
 
@@ -124,11 +125,11 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, mon
     week = week.set_column(at, "start_gap_s", pa.array(gap, from_pandas=True))
     scores = {}
     for asked in (False, True):
-        monkeypatch.setattr(ScoringConfig, "silence", asked)
+        monkeypatch.setattr(HabitSource, "looks", {**LOOKS, **({"silence": ("silence",)} if asked else {})})
         config, encoder, model = fitted(life, "none")
         model.save(tmp_path)
-        model = load_habit_judge(tmp_path, encoder, config, CPU)
-        assert ("silence" in model.habits.looks) is asked
+        model = load_judge(tmp_path, encoder, config, CPU, whole=True, files=())
+        assert ("silence" in model.looks.looks) is asked
         scores[asked] = score_by_habits(model, week, between(life, 0, 28), reasons="all")[0].to_pylist()
     off, on = scores[False][silent], scores[True][silent]
     quiet, asked_for = ({e["name"]: e for e in row["evidence"]}["silence"] for row in (off, on))
@@ -167,7 +168,7 @@ def test_an_anomaly_in_the_context_does_not_make_its_agent_unusual_now(model, li
         score_by_habits(model[2], late, pa.concat_tables([between(life, 0, 28), context]))[1]["surprise_top"].to_numpy()
         for context in (early, odd)
     ]
-    if model[2].memory is None:  # the network's window of the first day shows what came before
+    if model[2].source("network") is None:  # the network's window of the first day shows what came before
         np.testing.assert_allclose(scores[1], scores[0], rtol=1e-12)
     np.testing.assert_allclose(scores[1], scores[0], atol=0.2)
 
@@ -175,7 +176,7 @@ def test_an_anomaly_in_the_context_does_not_make_its_agent_unusual_now(model, li
 def test_a_stored_model_scores_as_it_did(model, life, week, tmp_path):
     config, encoder, made = model
     made.save(tmp_path)
-    again = load_habit_judge(tmp_path, encoder, config, CPU)
+    again = load_judge(tmp_path, encoder, config, CPU, whole=True, files=())
     before = score_by_habits(made, week, between(life, 0, 28))
     after = score_by_habits(again, week, between(life, 0, 28))
     for first, second in zip(before, after, strict=True):
@@ -191,17 +192,17 @@ def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, wee
     config = Config.preset("best", **SMALL)
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    first = fit_habit_judge(train, validation, encoder, config, CPU, directory=tmp_path)
+    first = fit_judge(train, validation, encoder, config, CPU, directory=tmp_path)
     assert (tmp_path / CHECKPOINT).exists()
-    again = fit_habit_judge(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
-    assert again.memory.result.losses == first.memory.result.losses
-    np.testing.assert_array_equal(again.habits.judge(week).score, first.habits.judge(week).score)
+    again = fit_judge(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
+    assert again.source("network").result.losses == first.source("network").result.losses
+    np.testing.assert_array_equal(again.judge(week).score, first.judge(week).score)
 
 
 def test_several_events_of_an_agent_are_called_by_the_schemas_word():
     model = SimpleNamespace(schema=replace(mobility_schema(), event_word="entry"))
     tests = {"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])}
-    judged = SimpleNamespace(agents=tests, change_words=[None, None])
-    changed, same = HabitSource(model).explain_entities(judged, ["this one.", "this one."])
+    answers = SimpleNamespace(facts=SimpleNamespace(change_words=[None, None]))
+    changed, same = HabitSource.explain_entities(model, answers, strongest(tests), ["this one.", "this one."])
     assert changed.startswith("Many of their entries are a little more unusual")
     assert same == "this one."

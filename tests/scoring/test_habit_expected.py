@@ -15,12 +15,11 @@ from whole_scores import score_by_habits
 
 from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
-from ustad.habit_judge import HabitJudge
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import remembered_days, usual
 from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quantile
 from ustad.habits.widths import Widths
+from ustad.judges import learn_from
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
@@ -40,7 +39,7 @@ def life():
 
 @pytest.fixture(scope="module")
 def model(life):
-    return HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+    return learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def odd(life):
 
 @pytest.fixture(scope="module")
 def scored(life, model, odd):
-    return score_by_habits(HabitJudge(model), odd, between(life, 0, 28), AlertRule("top", 9), reasons="all")[0]
+    return score_by_habits(model, odd, between(life, 0, 28), AlertRule("top", 9), reasons="all")[0]
 
 
 def _column(table, name):
@@ -60,11 +59,11 @@ def _column(table, name):
 # ------------------------------------------------------------------------------------------------- values
 def test_the_expected_place_is_where_a_loop_over_days_finds_the_entity_most_often(life, model, odd):
     """The slow way: for every day of the history of that kind, where was the entity at that moment?"""
-    visits = read_visits(odd, SCHEMA, model.frame)
-    habits = model.habits
+    visits = read_visits(odd, SCHEMA, model.history.frame)
+    habits = model.history.habits
     place, _ = habits.locate(visits)
     found = usual(habits, visits, place, PLAIN)
-    past = read_visits(between(life, 0, 28), SCHEMA, model.frame)
+    past = read_visits(between(life, 0, 28), SCHEMA, model.history.frame)
     own, _ = habits.locate(past)
     for i in range(0, len(visits), 37):
         middle = visits.minute[i] + visits.duration[i] / 2
@@ -81,9 +80,9 @@ def test_the_expected_place_is_where_a_loop_over_days_finds_the_entity_most_ofte
 
 
 def test_days_of_each_kind_are_those_of_the_calendar(model):
-    days = range(model.habits.first_day, model.habits.last_day + 1)
+    days = range(model.history.habits.first_day, model.history.habits.last_day + 1)
     weekends = sum((d + 3) % 7 >= 5 for d in days)
-    assert (remembered_days(model.habits) == [len(days) - weekends, weekends]).all()
+    assert (remembered_days(model.history.habits) == [len(days) - weekends, weekends]).all()
 
 
 def test_of_two_usual_starts_the_nearer_one_is_expected():
@@ -96,13 +95,13 @@ def test_of_two_usual_starts_the_nearer_one_is_expected():
 
 
 def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, monkeypatch):
-    visits = read_visits(odd, SCHEMA, model.frame)
-    place, _ = model.habits.locate(visits)
+    visits = read_visits(odd, SCHEMA, model.history.frame)
+    place, _ = model.history.habits.locate(visits)
     monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    together = usual(model.habits, visits, place, PLAIN)
+    together = usual(model.history.habits, visits, place, PLAIN)
     for i in (0, 17, len(visits) - 1):
-        single = usual(model.habits, visits.take(np.array([i])), place[[i]], PLAIN)
+        single = usual(model.history.habits, visits.take(np.array([i])), place[[i]], PLAIN)
         for name in ("start", "start_spread", "duration", "duration_spread"):
             np.testing.assert_array_equal(getattr(single, name)[0], getattr(together, name)[i])
 
@@ -112,8 +111,8 @@ def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, 
 )
 def test_parts_give_the_reasons_of_the_whole_to_exactly_what_is_flagged(life, model, odd, rule):
     before = between(life, 0, 28)
-    whole, agents = score_by_habits(HabitJudge(model), odd, before, rule)
-    made = list(ScoredParts(HabitJudge(model), odd, before, Request(rule), entities=5))
+    whole, agents = score_by_habits(model, odd, before, rule)
+    made = list(ScoredParts(model, odd, before, Request(rule), entities=5))
     events, people = (pa.concat_tables([getattr(part, name) for part in made]) for name in ("events", "agents"))
     wanted = whole.sort_by("stay_id")
     for name in ("alert", "reason", "kind"):
@@ -153,7 +152,7 @@ def test_columns_have_the_paper_presets_names_and_say_what_was(scored, odd):
 
 def test_somebody_without_history_has_no_expectations(life, model, odd):
     stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
-    events, _ = score_by_habits(HabitJudge(model), stranger, reasons="all")
+    events, _ = score_by_habits(model, stranger, reasons="all")
     for name in ("expected_start", "expected_duration", "expected_lat", "expected_poi"):
         assert events[name].null_count == events.num_rows, name
     assert not any(re.search("Always|Nearly|Usually|Often|Sometimes", text) for text in events["reason"].to_pylist())
@@ -194,8 +193,8 @@ def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
     """Agent 4 joins in the second week, agent 5 three days before its end, agent 6 in the week that is scored."""
     agent, day = life["agent_id"].to_numpy(), life["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - 19_723
     joined = life.filter(pa.array(day >= np.select([agent == 4, agent == 5, agent == 6], [8, 25, 28], 0)))
-    model = HabitModel.fit(between(joined, 0, 21), between(joined, 21, 28), SCHEMA)
-    events, _ = score_by_habits(HabitJudge(model), odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
+    model = learn_from(between(joined, 0, 21), between(joined, 21, 28), SCHEMA)
+    events, _ = score_by_habits(model, odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
     texts = {a: [r["reason"] for r in events.to_pylist() if r["agent_id"] == a] for a in (3, 4, 5, 6)}
     for who, words in ((3, "in the 28 days"), (4, "in the 20 days"), (5, "in the 3 days")):
         assert all(re.search(f"{words} (before|until 28 January)", text) for text in texts[who]), who
@@ -216,15 +215,15 @@ def test_a_new_kind_of_place_is_named(life, odd):
         (idle, "Work", "A new kind of place for them: Work."),
         (life, "Work", None),
     ):
-        learned = HabitModel.fit(between(history, 0, 21), between(history, 21, 28), SCHEMA)
+        learned = learn_from(between(history, 0, 21), between(history, 21, 28), SCHEMA)
         table = odd.set_column(at, "poi_category", pa.array([*kinds[:row], kind, *kinds[row + 1 :]]))
-        text = score_by_habits(HabitJudge(learned), table, reasons="all")[0]["reason"][row].as_py()
+        text = score_by_habits(learned, table, reasons="all")[0]["reason"][row].as_py()
         assert (words in text) if words else ("new kind" not in text)
 
 
 # ------------------------------------------------------------------------------------------------- live
 def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, scored):
-    live = HabitLive(HabitJudge(model), since=int(read_visits(odd, SCHEMA, model.frame).day.min()), reasons="all")
+    live = HabitLive(model, since=int(read_visits(odd, SCHEMA, model.history.frame).day.min()), reasons="all")
     wanted = {row["stay_id"]: row for row in scored.to_pylist()}
     names = [n for n in scored.column_names if n.startswith(("expected_", "observed_", "spread_", "error_"))]
     rows = odd.filter(pa.array(odd["agent_id"].to_numpy() == 4)).sort_by("started_at").to_pylist()
@@ -256,9 +255,9 @@ def test_the_local_day_of_a_visit_is_the_calendars_in_zones_far_from_utc(life, z
 def test_shares_of_who_joined_late_are_of_the_days_since(life, model, odd):
     early = between(life, 0, 14)
     others = early.filter(pa.array([agent != 4 for agent in early["agent_id"].to_pylist()]))
-    late = Habits.fit(read_visits(pa.concat_tables([others, between(life, 14, 28)]), SCHEMA, model.frame))
-    visits = read_visits(odd, SCHEMA, model.frame)
-    known, found = (usual(habits, visits, habits.locate(visits)[0], PLAIN) for habits in (model.habits, late))
+    late = Habits.fit(read_visits(pa.concat_tables([others, between(life, 14, 28)]), SCHEMA, model.history.frame))
+    visits = read_visits(odd, SCHEMA, model.history.frame)
+    known, found = (usual(habits, visits, habits.locate(visits)[0], PLAIN) for habits in (model.history.habits, late))
     four = np.array([agent == 4 for agent in visits.entity_ids[visits.entity].tolist()])
     assert four.any()
     assert np.median(found.share[four]) == pytest.approx(np.median(known.share[four]), abs=0.15)
@@ -285,10 +284,10 @@ def test_two_thirds_of_what_comes_lie_within_the_spread_for_every_kind_and_any_n
 
 
 def test_widened_spreads_are_those_of_the_calibration_week(life, model):
-    week = read_visits(between(life, 21, 28), SCHEMA, model.frame)
-    before = Habits.fit(read_visits(between(life, 0, 21), SCHEMA, model.frame))
+    week = read_visits(between(life, 21, 28), SCHEMA, model.history.frame)
+    before = Habits.fit(read_visits(between(life, 0, 21), SCHEMA, model.history.frame))
     place, _ = before.locate(week)
-    plain, wide = (usual(before, week, place, widths) for widths in (PLAIN, model.widths))
+    plain, wide = (usual(before, week, place, widths) for widths in (PLAIN, model.history.widths))
     known = place >= 0
     inside = np.abs(week.duration - wide.duration) <= wide.duration_spread + 1e-9
     assert inside[known].mean() == pytest.approx(0.683, abs=0.05)

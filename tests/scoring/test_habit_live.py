@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_gaps
-from whole_scores import score_by_habits
+from whole_scores import fit_judge, score_by_habits
 
 from ustad.config import Config, ConfigError, ScoringConfig
 from ustad.events.encoder import Encoder
-from ustad.habit_judge import fit_habit_judge
-from ustad.live import memory_live
+from ustad.habits.habit_source import HabitSource
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
+from ustad.network.live import memory_live
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 
@@ -41,7 +41,7 @@ def make(network, named=True, seen=True, **changes):
     for day in (29, 30, 31):
         week = insert_visit(week, 2, day, 1350, minutes=40)
     return (
-        fit_habit_judge(train, validation, encoder, config, torch.device("cpu")),
+        fit_judge(train, validation, encoder, config, torch.device("cpu")),
         pa.concat_tables([train, validation]),
         week,
     )
@@ -108,7 +108,7 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
     shaken.warm(before)
     for row in rows:
         with monkeypatch.context() as broken:
-            broken.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
+            broken.setattr(HabitSource, "explain_one", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 shaken.update(row)
         expected, found = straight.update(row), shaken.update(row)
@@ -118,10 +118,10 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
 
 def test_the_compiled_network_answers_as_the_tensors_of_any_device_do(world):
     model, before, week, _ = world
-    if model.memory is None:
+    if model.source("network") is None:
         return
     compiled, by_tensors = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
-    by_tensors.memory.compiled = None
+    by_tensors.others[0].compiled = None
     rows = week.sort_by("started_at").to_pylist()
     stranger = [{**row, "agent_id": 99, "stay_id": -1 - i} for i, row in enumerate(rows[:3])]
     nowhere = {**rows[-1], "stay_id": -9, "lat": None, "lon": None, "poi_id": None, "finished_at": None}
@@ -136,7 +136,7 @@ def test_the_compiled_network_answers_as_the_tensors_of_any_device_do(world):
 
 def test_maps_of_own_places_are_kept_of_the_entities_asked_about_last(world, monkeypatch):
     model, _, week, _ = world
-    if model.memory is None:
+    if model.source("network") is None:
         return
     monkeypatch.setattr(memory_live, "MOST_MAPS", 2)
     live, all_kept = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
@@ -145,17 +145,17 @@ def test_maps_of_own_places_are_kept_of_the_entities_asked_about_last(world, mon
         with monkeypatch.context() as more:
             more.setattr(memory_live, "MOST_MAPS", 512)
             assert score == pytest.approx(all_kept.update(row)["score"], abs=1e-6)
-    assert sum(entry.window.maps is not None for entry in live._entries.values()) == 2
-    assert all(entry.window.maps is not None for entry in all_kept._entries.values())
+    assert sum(entry.windows[0].maps is not None for entry in live._entries.values()) == 2
+    assert all(entry.windows[0].maps is not None for entry in all_kept._entries.values())
 
 
 def test_the_network_is_asked_without_a_table_and_with_one_to_the_same_score(world, monkeypatch):
     model, before, week, _ = world
-    if model.memory is None:
+    if model.source("network") is None:
         return
     rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
     plain, by_table = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
-    monkeypatch.setattr(by_table._rows, "encode", lambda *_: None)
+    monkeypatch.setattr(by_table.others[0]._rows, "encode", lambda *_: None)
     for live in (plain, by_table):
         live.warm(before)
         live.update(rows[0])  # the window is begun from a table of earlier events
@@ -169,10 +169,10 @@ def test_the_network_is_asked_without_a_table_and_with_one_to_the_same_score(wor
 def test_each_agent_is_warmed_with_its_own_latest_events(world):
     live = HabitLive(world[0], since=PERIOD[0])
     live.warm(world[1])
-    if live.memory is None:
+    if not live.others:
         assert not live._context
         return
-    most = live.memory.model.config.window.max_events
+    most = live.others[0].most_events
     for agent in range(5):
         own = world[1].filter(pa.array(world[1]["agent_id"].to_numpy() == agent)).sort_by("started_at")
         assert live._context[agent]["stay_id"].to_pylist() == own["stay_id"].to_pylist()[-most:]

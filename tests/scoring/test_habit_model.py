@@ -14,20 +14,23 @@ from scipy.stats import nbinom
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, odd_week
+from whole_scores import facts_of
 
 from ustad.config import SplitConfig
 from ustad.distribution import Distribution
 from ustad.events.visits import read_visits
-from ustad.habits.entity_tests import AgentReference, top_mean
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
+from ustad.habits.profile import profile_change
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
+from ustad.judges import learn_from
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.alerts import order_by_p
+from ustad.scoring.entity_tests import AgentReference, Period, top_mean
+from ustad.scoring.looks import minus_log10_p
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 
@@ -42,7 +45,7 @@ def life():
 
 @pytest.fixture(scope="module")
 def model(life):
-    return HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+    return learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +54,17 @@ def odd(life):
 
 
 def test_a_far_place_visited_again_and_again_is_the_most_unusual_event_and_its_agent_leads(model, odd):
-    judged = model.judge(odd, period=PERIOD)
+    judged = model.judge(odd, count_days=PERIOD)
     inserted = odd["poi_id"].to_numpy() == 999
     assert judged.score[inserted].min() > judged.score[~inserted].max()
     assert judged.entity_ids[np.argmax(judged.agent_score)] == 4
-    assert judged.compared.distance[inserted].min() > 10
-    assert sorted(judged.compared.count[inserted]) == [1, 2, 3]
+    assert judged.answers[0].facts.compared.distance[inserted].min() > 10
+    assert sorted(judged.answers[0].facts.compared.count[inserted]) == [1, 2, 3]
 
 
 def test_recurrence_rises_with_every_visit_to_a_new_place(model, odd):
     inserted = odd["poi_id"].to_numpy() == 999
-    terms = model.judge(odd, period=PERIOD).compared.terms["recurrence"][inserted]
+    terms = model.judge(odd, count_days=PERIOD).answers[0].facts.compared.terms["recurrence"][inserted]
     assert (np.diff(terms) > 0).all()
     assert terms[0] == pytest.approx(0.0, abs=1e-9)
 
@@ -82,33 +85,34 @@ def test_later_events_never_change_an_earlier_score(model, odd, cut, seed):
     moved = later.set_column(
         later.column_names.index("lat"), "lat", pa.array(later["lat"].to_numpy() + np.random.default_rng(seed).normal())
     )
-    whole = model.judge(pa.concat_tables([early, moved]), period=PERIOD)
-    np.testing.assert_allclose(whole.score[: early.num_rows], model.judge(early, period=PERIOD).score, rtol=1e-12)
+    whole = model.judge(pa.concat_tables([early, moved]), count_days=PERIOD)
+    np.testing.assert_allclose(whole.score[: early.num_rows], model.judge(early, count_days=PERIOD).score, rtol=1e-12)
 
 
 def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, model):
     train, week = between(life, 0, 21), between(life, 21, 28)
-    visits = read_visits(week, SCHEMA, model.frame)
-    alone = Habits.fit(read_visits(train, SCHEMA, model.frame))
+    visits = read_visits(week, SCHEMA, model.history.frame)
+    alone = Habits.fit(read_visits(train, SCHEMA, model.history.frame))
     period = (FIRST_DAY + 21, FIRST_DAY + 27)
-    learnt = read_visits(between(life, 0, 28), SCHEMA, model.frame)
-    groups = Population.fit_others(learnt, visits, period[0], len(model.frame.categories) + 1)
+    learnt = read_visits(between(life, 0, 28), SCHEMA, model.history.frame)
+    groups = Population.fit_others(learnt, visits, period[0], len(model.history.frame.categories) + 1)
     parts = [
-        compare(alone, others, model.recurrence, visits.take(rows), period=period).terms for rows, others in groups
+        compare(alone, others, model.history.recurrence, visits.take(rows), period=period).terms
+        for rows, others in groups
     ]
     for name in TERMS:
         raw = np.concatenate([terms[name] for terms in parts])
-        np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw).values)
-    assert model.habits.last_day == FIRST_DAY + 27  # later events are compared with both
+        np.testing.assert_array_equal(model.looks.tails[name].values, Distribution.fit(raw).values)
+    assert model.history.habits.last_day == FIRST_DAY + 27  # later events are compared with both
 
 
 def test_beyond_the_reference_the_order_of_alerts_is_that_of_the_evidence(model):
     """In a small town many events are rarer than the reference can show: they keep their order and do not tie."""
-    evidence = float(model.events.values.max()) + np.linspace(0.5, 40.0, 14)
-    score = model.calibrated(np.random.default_rng(0).permutation(evidence))
+    evidence = float(model.looks.events.values.max()) + np.linspace(0.5, 40.0, 14)
+    score = minus_log10_p(model.looks.events, np.random.default_rng(0).permutation(evidence))
     order = order_by_p(p_values(score), score)
-    assert score[order[-1]] > np.log10(model.events.count)  # all are beyond it
-    np.testing.assert_allclose(score[order], model.calibrated(evidence[::-1]))
+    assert score[order[-1]] > np.log10(model.looks.events.count)  # all are beyond it
+    np.testing.assert_allclose(score[order], minus_log10_p(model.looks.events, evidence[::-1]))
     assert (np.diff(score[order]) < 0).all()
 
 
@@ -119,16 +123,16 @@ def test_of_the_validation_week_only_those_who_calibrate_change_what_people_do_o
     for _ in range(3):
         changed = insert_visit(changed, 4, 23, 1350, minutes=40)
     away = changed["agent_id"].to_numpy() != 4
-    held_back = [HabitModel.fit(between(life, 0, 21), w, SCHEMA, c) for w, c in ((week, ~mine), (changed, away))]
-    assert held_back[0].recurrence == held_back[1].recurrence == model.recurrence
-    np.testing.assert_array_equal(held_back[0].population.start, held_back[1].population.start)
-    assert not np.array_equal(held_back[0].population.start, model.population.start)
+    held_back = [learn_from(between(life, 0, 21), w, SCHEMA, c) for w, c in ((week, ~mine), (changed, away))]
+    assert held_back[0].history.recurrence == held_back[1].history.recurrence == model.history.recurrence
+    np.testing.assert_array_equal(held_back[0].history.population.start, held_back[1].history.population.start)
+    assert not np.array_equal(held_back[0].history.population.start, model.history.population.start)
 
 
 def test_whole_counting_sees_the_later_visits(life, odd):
-    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA, counting="whole")
+    model = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA, counting="whole")
     inserted = odd["poi_id"].to_numpy() == 999
-    assert model.judge(odd, period=PERIOD).compared.count[inserted].tolist() == [3, 3, 3]
+    assert model.judge(odd, count_days=PERIOD).answers[0].facts.compared.count[inserted].tolist() == [3, 3, 3]
 
 
 # ------------------------------------------------------------------------------ the same however asked
@@ -136,15 +140,15 @@ def test_whole_counting_sees_the_later_visits(life, odd):
 @given(st.integers(0, 1000))
 def test_scores_do_not_depend_on_the_order_of_rows(model, odd, seed):
     order = np.random.default_rng(seed).permutation(odd.num_rows)
-    shuffled = model.judge(odd.take(pa.array(order)), period=PERIOD)
-    np.testing.assert_allclose(shuffled.score, model.judge(odd, period=PERIOD).score[order], rtol=1e-12)
+    shuffled = model.judge(odd.take(pa.array(order)), count_days=PERIOD)
+    np.testing.assert_allclose(shuffled.score, model.judge(odd, count_days=PERIOD).score[order], rtol=1e-12)
 
 
 def test_agents_scored_in_parts_score_as_in_one(model, odd):
-    whole = model.judge(odd, period=PERIOD)
+    whole = model.judge(odd, count_days=PERIOD)
     agents = odd["agent_id"].to_numpy()
     for part in (agents < 5, agents >= 5):
-        judged = model.judge(odd.filter(pa.array(part)), period=PERIOD)
+        judged = model.judge(odd.filter(pa.array(part)), count_days=PERIOD)
         np.testing.assert_allclose(judged.score, whole.score[part], rtol=1e-12)
         same = np.isin(whole.entity_ids, judged.entity_ids)
         np.testing.assert_allclose(judged.agent_score, whole.agent_score[same], rtol=1e-12)
@@ -152,15 +156,15 @@ def test_agents_scored_in_parts_score_as_in_one(model, odd):
 
 def test_context_is_counted_and_not_scored(model, odd):
     early, late = between(odd, 28, 31), between(odd, 31, 35)
-    judged = model.judge(late, context=pa.concat_tables([between(odd, 0, 28), early]), period=PERIOD)
-    whole = model.judge(pa.concat_tables([early, late]), period=PERIOD)
+    judged = model.judge(late, context=pa.concat_tables([between(odd, 0, 28), early]), count_days=PERIOD)
+    whole = model.judge(pa.concat_tables([early, late]), count_days=PERIOD)
     assert len(judged.score) == late.num_rows
     np.testing.assert_allclose(judged.score, whole.score[early.num_rows :], rtol=1e-12)
 
 
 def test_an_agent_without_history_is_scored_by_the_population(model, odd):
     stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
-    judged = model.judge(stranger, period=PERIOD)
+    judged = model.judge(stranger, count_days=PERIOD)
     assert np.isfinite(judged.score).all()
     assert (judged.surprise["recurrence"] == 0).all()
 
@@ -173,32 +177,33 @@ def test_a_missed_day_at_work_shows_in_the_stay_that_took_its_place_and_says_whe
     home = next(row for row in week if row["poi_id"] == 50)
     week[missed] |= {name: home[name] for name in ("poi_id", "lat", "lon", "poi_category")}
     table = pa.Table.from_pylist(week, schema=life.schema)
-    judged = model.judge(table, period=PERIOD)
+    judged = model.judge(table, count_days=PERIOD)
     mine = judged.entity == judged.entity[missed]
     assert int(np.argmax(np.where(mine, judged.surprise["elsewhere"], -1.0))) == missed
-    (text,) = sentences(model, judged, table, np.array([missed]))
+    (text,) = sentences(model.history, *facts_of(judged), table, rows=np.array([missed]))
     assert re.search(r"Not at Work on Wednesday; there at \d\d:\d\d on (\d+) of \1 weekdays, ", text), text
 
 
 def test_a_model_of_an_earlier_version_scores_by_the_questions_that_are_still_asked(model, odd):
-    older = replace(
-        model,
-        tails={**model.tails, "presence": Distribution.fit(np.arange(9.0))},
-        weights={**model.weights, "stay": {**model.weights["stay"], "presence": 1.0}},
+    looks = replace(
+        model.looks,
+        tails={**model.looks.tails, "presence": Distribution.fit(np.arange(9.0))},
+        weights={**model.looks.weights, "stay": {**model.looks.weights["stay"], "presence": 1.0}},
     )
-    np.testing.assert_array_equal(older.judge(odd, period=PERIOD).score, model.judge(odd, period=PERIOD).score)
+    older = replace(model, looks=looks)
+    np.testing.assert_array_equal(older.judge(odd, count_days=PERIOD).score, model.judge(odd, count_days=PERIOD).score)
 
 
 def test_forgetting_every_agent_leaves_a_model_that_still_scores(model, odd):
-    assert np.isfinite(model.forget(list(range(12))).judge(odd, period=PERIOD).score).all()
+    assert np.isfinite(model.forget(list(range(12))).judge(odd, count_days=PERIOD).score).all()
 
 
 def test_a_forgotten_agent_leaves_no_trace_in_habits_or_references(model, odd):
     left = model.forget([3])
     gone = np.setdiff1d(model.agents.entity_key, left.agents.entity_key)
     assert len(gone) == 1
-    assert gone[0] not in left.habits.entity_key
-    same, before = left.judge(odd, period=PERIOD), model.judge(odd, period=PERIOD)
+    assert gone[0] not in left.history.entity_key
+    same, before = left.judge(odd, count_days=PERIOD), model.judge(odd, count_days=PERIOD)
     others = before.entity_ids != 3
     np.testing.assert_allclose(same.agent_score[others], before.agent_score[others], rtol=1e-12)
 
@@ -206,7 +211,7 @@ def test_a_forgotten_agent_leaves_no_trace_in_habits_or_references(model, odd):
 def test_too_few_calibration_events_are_refused(life):
     nobody = np.zeros(between(life, 21, 28).num_rows, bool)
     with pytest.raises(DataError, match="fewer than two events"):
-        HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA, calibrating=nobody)
+        learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA, nobody)
 
 
 # ------------------------------------------------------------------------------------------ recurrence
@@ -266,12 +271,13 @@ def test_the_mean_of_the_top_three_is_that_of_a_sort():
 
 
 def test_a_diffuse_change_shows_in_the_shift_and_not_in_the_top(life, model):
-    visits = read_visits(between(life, 28, 35), SCHEMA, model.frame)
+    visits = read_visits(between(life, 28, 35), SCHEMA, model.history.frame)
     rng = np.random.default_rng(5)
     normal = rng.exponential(0.3, len(visits))
     raised = np.where(visits.entity == 7, 0.7, normal)  # higher than usual on the whole, without a peak
-    reference = AgentReference.fit(normal, model.habits, visits, np.ones(12, bool))
-    tests = reference.judge(raised, model.habits, visits, PERIOD)
+    period = Period(visits.entity, visits.entity_key, visits.day, PERIOD)
+    reference = AgentReference.fit(normal, period, np.ones(12, bool), {})
+    tests = reference.judge(raised, period, {})
     assert np.argmax(tests["shift"]) == 7
     assert np.argmax(tests["top"]) != 7
 
@@ -281,9 +287,11 @@ def test_a_changed_profile_of_visits_shows_in_the_g_test(life, model):
     shops = week["poi_id"].to_numpy() % 10
     moved = np.where((week["agent_id"].to_numpy() == 2) & (shops == 0), 20 + 3, week["poi_id"].to_numpy())
     visits = read_visits(
-        week.set_column(week.column_names.index("poi_id"), "poi_id", pa.array(moved)), SCHEMA, model.frame
+        week.set_column(week.column_names.index("poi_id"), "poi_id", pa.array(moved)), SCHEMA, model.history.frame
     )
-    tests = model.agents.judge(np.zeros(len(visits)), model.habits, visits, PERIOD)
+    period = Period(visits.entity, visits.entity_key, visits.day, PERIOD)
+    profile = {"profile": profile_change(model.history.habits, visits, PERIOD[0])}
+    tests = model.agents.judge(np.zeros(len(visits)), period, profile)
     assert np.argmax(tests["profile"]) == 2
 
 
@@ -311,7 +319,7 @@ def test_cards_without_places_and_durations_are_judged_by_merchant_and_hour():
     )
     odd = table.slice(n - 1).set_column(1, "at", pa.array(time[-1:] - 540 * 60_000_000, TIMESTAMP))
     parts = [table.filter(pa.array((day >= a) & (day < b))) for a, b in ((0, 21), (21, 28), (28, 35))]
-    model = HabitModel.fit(parts[0], parts[1], schema)
+    model = learn_from(parts[0], parts[1], schema)
     judged = model.judge(pa.concat_tables([parts[2], odd]))
     assert np.isfinite(judged.score).all()
     assert int(np.argmax(judged.score)) == len(judged.score) - 1
@@ -326,7 +334,7 @@ def judge_town(seed):
     train = data.between(split.train_first, split.validation_first - 1)
     week = data.between(split.validation_first, split.test_first - 1)
     test = data.between(split.test_first, split.test_last)
-    model = HabitModel.fit(train, week, SCHEMA)
+    model = learn_from(train, week, SCHEMA)
     judged = model.judge(test, context=pa.concat_tables([train, week]))
     return model, judged, ~np.isin(judged.entity_ids, data.agent_labels["agent_id"].to_numpy())
 
@@ -378,10 +386,11 @@ def test_more_days_of_the_same_are_no_more_unusual():
 
 
 def test_many_events_are_compared_in_parts_with_the_same_result(model, odd, monkeypatch):
-    visits = read_visits(odd, SCHEMA, model.frame)
-    whole = compare(model.habits, model.population, model.recurrence, visits, period=PERIOD).terms
+    known = model.history
+    visits = read_visits(odd, SCHEMA, known.frame)
+    whole = compare(known.habits, known.population, known.recurrence, visits, period=PERIOD).terms
     monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 7)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    parted = compare(model.habits, model.population, model.recurrence, visits, period=PERIOD).terms
+    parted = compare(known.habits, known.population, known.recurrence, visits, period=PERIOD).terms
     for name, values in whole.items():
         np.testing.assert_array_equal(parted[name], values)

@@ -1,7 +1,6 @@
 """p-values by habits of people who did not calibrate: as often small as they say, also where few people calibrated."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +9,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
+from whole_scores import with_history
 
 from ustad.distribution import FOLDS, Distribution
 from ustad.events.visits import Frame, read_visits
-from ustad.habit_judge import take_whole_week
-from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
 from ustad.habits.questions import TERMS
-from ustad.habits.reference import Fitted, Groups
-from ustad.habits.weights import unit_weights
+from ustad.judges import learn_from, take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
+from ustad.scoring.looks import Fitted, Groups, unit_weights
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 180
@@ -37,7 +36,7 @@ def _terms(rng: np.random.Generator) -> dict[str, np.ndarray]:
 def shares() -> dict[str, dict[float, float]]:
     """How often new people have p-values up to a level: by the groups, and by what the reference says of itself."""
     rng, entity = np.random.default_rng(0), np.repeat(np.arange(PEOPLE), EVENTS)
-    everybody, weights, levels = np.ones(len(entity), bool), unit_weights(), (0.2, 0.05, 0.01)
+    everybody, weights, levels = np.ones(len(entity), bool), unit_weights([HabitSource.looks]), (0.2, 0.05, 0.01)
     found: dict[str, dict[float, list[float]]] = {way: {p: [] for p in levels} for way in ("groups", "itself")}
     for _ in range(TOWNS):
         known, new = _terms(rng), _terms(rng)
@@ -70,8 +69,8 @@ def test_people_who_were_held_back_from_a_small_town_are_not_flagged_too_often()
         life = make_routine(seed=seed, agents=16, days=28)
         train, week = between(life, 0, 21), between(life, 21, 28)
         half = week["agent_id"].to_numpy() % 2 == 0
-        model = HabitModel.fit(train, week, SCHEMA, half)
-        alone = replace(model, habits=Habits.fit(read_visits(train, SCHEMA, model.frame)))
+        model = learn_from(train, week, SCHEMA, half)
+        alone = with_history(model, habits=Habits.fit(read_visits(train, SCHEMA, model.history.frame)))
         judged = alone.judge(week.filter(pa.array(~half)))
         top = np.power(10.0, -judged.agents["top"])
         found.append([(p_values(judged.score) <= 0.05).mean(), (top <= 0.2).mean()])
@@ -97,7 +96,11 @@ def test_groups_hold_whole_people_and_do_not_depend_on_the_order_of_codes() -> N
 def test_nobody_is_judged_by_terms_that_they_helped_to_fit() -> None:
     """A reference person whose events move away from all others scores as a stranger there would."""
     rng, entity = np.random.default_rng(2), np.repeat(np.arange(PEOPLE), EVENTS)
-    key, everybody, weights = np.arange(1, PEOPLE + 1).astype(np.uint64), np.ones(len(entity), bool), unit_weights()
+    key, everybody, weights = (
+        np.arange(1, PEOPLE + 1).astype(np.uint64),
+        np.ones(len(entity), bool),
+        unit_weights([HabitSource.looks]),
+    )
     raw = _terms(rng)
     raw = {name: np.where(entity == 3, 1e6, values) for name, values in raw.items()}
     groups = Groups.of(entity, key, everybody)
@@ -111,7 +114,7 @@ def test_nobody_is_judged_by_terms_that_they_helped_to_fit() -> None:
 
 def test_a_single_person_calibrates_for_want_of_others() -> None:
     life = make_routine(seed=1, agents=1, days=28)
-    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+    model = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA)
     assert np.isfinite(model.judge(between(life, 21, 28)).score).all()
 
 

@@ -13,11 +13,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
 
-from ustad.habit_judge import HabitJudge, calibrating
-from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_source import HabitSource
+from ustad.judges import learn_from
+from ustad.periods import calibrating
 from ustad.schema import mobility_schema
-from ustad.scoring.incident_rate import LEVELS, count_incidents, incident_share, leading_share, threshold_for
-from ustad.scoring.incidents import find_incidents
+from ustad.scoring.incidents import (
+    LEVELS,
+    count_incidents,
+    find_incidents,
+    incident_share,
+    leading_share,
+    threshold_for,
+)
+from ustad.scoring.looks import Groups, Looks, unit_weights
 
 COUNTS = [(0.05, 1000, 600), (0.02, 400, 280), (0.01, 200, 160), (0.005, 10, 1), (0.002, 0, 0), (0.001, 0, 0)]
 SCHEMA = mobility_schema()
@@ -54,13 +62,15 @@ def test_five_a_day_come_in_the_week_that_the_model_was_calibrated_on() -> None:
     life = make_routine(seed=5, agents=60, days=28)
     week = between(life, 21, 28)
     for half in (None, calibrating(week, SCHEMA.entity)):
-        model = HabitModel.fit(between(life, 0, 21), week, SCHEMA, half)
+        model = learn_from(between(life, 0, 21), week, SCHEMA, half)
         mine = week if half is None else week.filter(pa.array(half))
-        score, judge = model.week_score, HabitJudge.of(model, week, half, None)
+        mask = np.ones(week.num_rows, bool) if half is None else half
+        _, case, answers = HabitSource.learn(between(life, 0, 21), week, SCHEMA, mask)
+        groups = Groups.of(case.entity, case.visits.entity_key, mask)
+        score = Looks.of_week(answers.raw, None, groups, unit_weights([HabitSource.looks]))[1][mask]
         assert len(score) == mine.num_rows
-        assert not len(judge.habits.week_score)
-        assert [count[0] for count in judge.counts] == list(LEVELS)
-        rare = threshold_for(5 * 7 / mine.num_rows, judge.counts)
+        assert [count[0] for count in model.counts] == list(LEVELS)
+        rare = threshold_for(5 * 7 / mine.num_rows, model.counts)
         p_value = np.power(10.0, -score)
         leads = ~find_incidents(mine, SCHEMA, p_value, score).echo
         assert (p_value[leads] <= rare).sum() / 7 == pytest.approx(5, abs=1)

@@ -11,9 +11,6 @@ import pyarrow as pa
 import pytest
 from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, learn_town, lives, read
 
-from ustad.habit_judge import HabitJudge
-from ustad.habits.habit_model import HabitModel
-from ustad.habits.habit_source import HabitSource
 from ustad.habits.lasting import (
     LEAST_DAYS,
     LEVEL,
@@ -28,7 +25,7 @@ from ustad.habits.lasting import (
 from ustad.habits.lasting_words import describe_changes
 from ustad.habits.moving import moved_on
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.adding_judge import agent_table
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.judge import worst_rows
 
 NO_DAYS = np.zeros(0, np.int64)
@@ -156,18 +153,18 @@ def test_more_visits_are_told_with_medians_of_the_days_that_were_observed() -> N
 
 
 @pytest.fixture(scope="module")
-def model() -> HabitModel:
+def model() -> AddingJudge:
     return learn_town()
 
 
-def test_the_table_of_agents_says_since_when_and_what(model: HabitModel) -> None:
+def test_the_table_of_agents_says_since_when_and_what(model: AddingJudge) -> None:
     events = lives(12, range(HISTORY, HISTORY + 21), HISTORY + 2, out=0.0)
     judged = model.judge(events)
     scored = events.append_column("incident_id", pa.nulls(len(events), pa.string()))
     scored = scored.append_column("reason", pa.nulls(len(events), pa.string())).append_column(
         "echo", pa.array([False] * len(events))
     )
-    agents = agent_table(HabitSource(model), judged, scored, worst_rows(judged.score, judged.entity)).to_pylist()
+    agents = model.agent_table(judged, scored, worst_rows(judged.score, judged.entity)).to_pylist()
     for agent in agents:
         day = (agent["changed_since"] - date(1970, 1, 1)).days - MONDAY
         assert abs(day - HISTORY - 2) <= 2
@@ -178,8 +175,8 @@ def test_the_table_of_agents_says_since_when_and_what(model: HabitModel) -> None
         assert re.fullmatch(sentence, agent["change"]), agent["change"]
 
 
-def test_live_says_the_same_with_the_first_event_of_the_next_day(model: HabitModel) -> None:
-    live = HabitLive(HabitJudge(model), MONDAY + HISTORY, reasons="none")
+def test_live_says_the_same_with_the_first_event_of_the_next_day(model: AddingJudge) -> None:
+    live = HabitLive(model, MONDAY + HISTORY, reasons="none")
     events = lives(1, range(HISTORY, HISTORY + 36), HISTORY + 2)
     day = events["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
     told: dict[int, str] = {}
@@ -188,7 +185,7 @@ def test_live_says_the_same_with_the_first_event_of_the_next_day(model: HabitMod
         if "change" in scores:
             told[at] = scores["change"]
     for at in (HISTORY + 12, HISTORY + 35):  # the second day is one whose history has moved on
-        assert told[at] == model.judge(events.filter(pa.array(day < at))).change_words[0]
+        assert told[at] == model.judge(events.filter(pa.array(day < at))).answers[0].facts.change_words[0]
     first = min(told)
     assert first > HISTORY + 2
     assert sorted(told) == list(range(first, HISTORY + 36))

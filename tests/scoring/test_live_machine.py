@@ -4,7 +4,6 @@ events that came. Histories move on every week. `USTAD_MORE=20` runs so many tim
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +12,11 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from moving_world import FIRST_DAY, KNOWN, disorderly, make
-from whole_scores import score_by_habits
+from whole_scores import score_by_habits, with_history
 
-from ustad.habit_judge import HabitJudge
+from ustad.habits.habit_source import HabitSource
 from ustad.live.habit_live import HabitLive
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.tables import DataError
 
 MORE = int(os.environ.get("USTAD_MORE", "1"))
@@ -27,14 +27,14 @@ agents = st.sampled_from(AGENTS)
 
 
 @pytest.fixture(scope="module")
-def model() -> HabitJudge:
-    return HabitJudge(replace(make(agents=3)[0].habits, absorb_after=7))
+def model() -> AddingJudge:
+    return with_history(make(agents=3)[0], absorb_after=7)
 
 
 class LiveMachine(RuleBasedStateMachine):
     """The list is what came of each agent since it was last forgotten; the bytes are what a store would hold."""
 
-    model: HabitJudge  # set by the test
+    model: AddingJudge  # set by the test
 
     @initialize(seed=st.integers(0, 3))
     def begin(self, seed: int) -> None:
@@ -87,11 +87,11 @@ class LiveMachine(RuleBasedStateMachine):
         """An event from before the last one, and one that breaks halfway: neither leaves a trace."""
         if self.live.missing(agent):
             self.live.from_bytes(agent, self.states[agent])
-        time, last = self.model.habits.schema.time, self.came[agent][-1]
+        time, last = self.model.history.schema.time, self.came[agent][-1]
         with pytest.raises(DataError):
             self.live.update({**last, time: last[time].replace(year=2000)})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
+            patch.setattr(HabitSource, "explain_one", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 self.live.update({**last, time: last["finished_at"]})
         assert self.live.to_bytes(agent) == self.states[agent]
@@ -100,7 +100,7 @@ class LiveMachine(RuleBasedStateMachine):
         """Live and in the model: who comes again is a stranger."""
         self._compare(agent)
         self.live.forget(agent)
-        self.known = HabitJudge(self.known.habits.forget([agent]))
+        self.known = self.known.forget([agent])
         self.states.pop(agent, None)
         self.came[agent], self.said[agent] = [], []
 
@@ -122,7 +122,7 @@ class LiveMachine(RuleBasedStateMachine):
             assert [said[name] for name in SAME] == [row[name] for name in SAME]
 
 
-def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: HabitJudge) -> None:
+def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: AddingJudge) -> None:
     machine = type("Machine", (LiveMachine,), {"model": model})
     phases = (Phase.generate,) if MORE == 1 else (Phase.generate, Phase.shrink)  # to shrink takes minutes
     chosen = settings(max_examples=8 * MORE, stateful_step_count=8, phases=phases)

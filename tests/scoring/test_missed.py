@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
+from whole_scores import facts_of
 
 from ustad.events.templates import without_expected
-from ustad.habit_judge import HabitJudge
 from ustad.habits import habit_words
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.missed import find_missed
 from ustad.live.habit_live import HabitLive
+from ustad.scoring.adding_judge import AddingJudge
 
 TUESDAY = HISTORY + 1
 
@@ -55,28 +55,28 @@ def test_nothing_is_missed_by_strangers_at_usual_hours_or_without_a_length() -> 
 
 
 @pytest.fixture(scope="module")
-def model() -> HabitModel:
+def model() -> AddingJudge:
     return learn_town()
 
 
-def test_an_absence_is_told_with_its_day_and_counts_in_bulk_and_live(model: HabitModel) -> None:
+def test_an_absence_is_told_with_its_day_and_counts_in_bulk_and_live(model: AddingJudge) -> None:
     events = as_events([*day_of(0, HISTORY, HOME), at_home(TUESDAY, 0, 24)])
     judged = model.judge(events)
-    (reason,) = sentences(model, judged, events, np.array([3]))
+    (reason,) = sentences(model.history, *facts_of(judged), events, rows=np.array([3]))
     sentence = "Not at an office on Tuesday; there at 09:15 on 20 of 20 weekdays, 1.1 km away."
     assert sentence in reason
     assert sentence not in without_expected(reason)
     assert "for 24 h" in without_expected(reason)
-    live = HabitLive(HabitJudge(model), MONDAY + HISTORY, reasons="all")
+    live = HabitLive(model, MONDAY + HISTORY, reasons="all")
     assert [live.update(row)["reason"] for row in events.to_pylist()][3] == reason
     assert datetime.fromtimestamp((MONDAY + TUESDAY) * 86_400, UTC).strftime("%A") == "Tuesday"
 
 
-def test_how_sure_counts_the_days_that_the_sentence_counts(model: HabitModel, monkeypatch) -> None:
+def test_how_sure_counts_the_days_that_the_sentence_counts(model: AddingJudge, monkeypatch) -> None:
     """From Friday morning into Sunday somewhere new: a weekday was missed, the middle of the stay is at a weekend."""
     events = as_events([*day_of(0, HISTORY, HOME), {**at_home(HISTORY + 4, 8, 60), "lat": 51.45, "poi_id": 991}])
-    monkeypatch.setattr(habit_words, "drivers", lambda *_: ["elsewhere"])
-    (reason,) = sentences(model, model.judge(events), events, np.array([3]))
+    monkeypatch.setattr(habit_words, "find_leaders", lambda *_: ["elsewhere"])
+    (reason,) = sentences(model.history, *facts_of(model.judge(events)), events, rows=np.array([3]))
     assert "on 20 of 20 weekdays" in reason
     assert reason.endswith("Sure: 20 weekdays known.")
 
@@ -89,6 +89,6 @@ def test_one_visit_does_not_say_what_is_usual(visits: int, words: str) -> None:
         [others.filter(pa.array(others["agent_id"].to_numpy() > 0)), mine.select(others.column_names)]
     )
     model, events = learn_town(known), as_events(day_of(0, HISTORY, BAR))
-    (reason,) = sentences(model, model.judge(events), events, np.array([2]))
+    (reason,) = sentences(model.history, *facts_of(model.judge(events)), events, rows=np.array([2]))
     assert words in reason
     assert ("Usually here" in reason or "They come here" in reason) == (visits > 1)

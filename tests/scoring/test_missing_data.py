@@ -7,7 +7,7 @@ import pytest
 
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days, load_directory
-from ustad.habits.habit_model import HabitModel
+from ustad.judges import learn_from
 from ustad.mobility.extraction import extract_tables
 from ustad.schema import mobility_schema
 from ustad.simulate import simulate
@@ -30,7 +30,7 @@ def town(tmp_path_factory):
     stays, day = extract(fixes)
     first = int(day.min())
     parts = [stays.filter(pa.array((day >= first + a) & (day < first + b))) for a, b in ((0, 7), (7, 14))]
-    return HabitModel.fit(*parts, SCHEMA), fixes, extract, first + 14
+    return learn_from(*parts, SCHEMA), fixes, extract, first + 14
 
 
 def scores_of(town, kept):

@@ -15,15 +15,15 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, SCHEMA, SMALL, make, moved_job
 from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routine
-from whole_scores import score_by_habits
+from whole_scores import score_by_habits, with_history
 
 from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
 from ustad.events.visits import read_visits
-from ustad.habit_judge import HabitJudge, load_habit_judge
 from ustad.habits.history import Habits
 from ustad.habits.stages import MovingHistory, history_end
+from ustad.judges import load_judge
 
 
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
@@ -56,14 +56,14 @@ def test_each_week_is_judged_as_by_a_history_fitted_up_to_its_end(plain):
     model, before, later = plain
     old = pa.array(later["agent_id"].to_numpy() != 3)
     before, later = pa.concat_tables([before, later.filter(old)]), later.filter(old)
-    found = model.habits.judge(later)
-    trained = model.habits.habits.last_day
+    found = model.judge(later)
+    trained = model.history.habits.last_day
     day = days_of(later) + FIRST_DAY
     for end in np.unique([history_end(trained, int(d), 28) for d in day]):
-        known = Habits.fit(read_visits(between(before, 0, end + 1 - FIRST_DAY), SCHEMA, model.habits.frame))
-        still = replace(model.habits, habits=replace(known, last_day=int(end)), absorb_after=0)
+        known = Habits.fit(read_visits(between(before, 0, end + 1 - FIRST_DAY), SCHEMA, model.history.frame))
+        still = with_history(model, habits=replace(known, last_day=int(end)), absorb_after=0)
         counted = later.filter(pa.array(day > end))
-        expected = still.judge(counted, period=(int(end) + 1, int(day.max())))
+        expected = still.judge(counted, count_days=(int(end) + 1, int(day.max())))
         rows = np.flatnonzero([history_end(trained, int(d), 28) == end for d in day])
         among = np.searchsorted(np.flatnonzero(day > end), rows)
         assert len(rows)
@@ -76,7 +76,7 @@ def test_each_week_is_judged_as_by_a_history_fitted_up_to_its_end(plain):
 def test_within_five_weeks_nothing_moves_and_nothing_changes(world):
     model, before, later = world
     later = between(later, KNOWN, KNOWN + 35)
-    still = HabitJudge(replace(model.habits, absorb_after=0), model.memory)
+    still = with_history(model, absorb_after=0)
     moving, fixed = (score_by_habits(m, later, before, reasons="all") for m in (model, still))
     for one, other in zip(moving, fixed, strict=True):
         assert one.equals(other)
@@ -84,12 +84,12 @@ def test_within_five_weeks_nothing_moves_and_nothing_changes(world):
 
 def test_a_history_that_is_never_to_move_stays_as_trained(plain):
     model, _, later = plain
-    still = replace(model.habits, absorb_after=0)
-    assert not MovingHistory.of(still.habits, read_visits(later, SCHEMA, still.frame), 0, 0).moves
+    still = with_history(model, absorb_after=0)
+    assert not MovingHistory.of(still.history.habits, read_visits(later, SCHEMA, still.history.frame), 0, 0).moves
     first, every = (still.judge(between(later, KNOWN, last)) for last in (KNOWN + 21, DAYS))
     np.testing.assert_array_equal(first.score, every.score[days_of(later) < KNOWN + 21])
-    whole = replace(model.habits, counting="whole")
-    np.testing.assert_array_equal(whole.judge(later).score, replace(whole, absorb_after=0).judge(later).score)
+    whole = with_history(model, counting="whole")
+    np.testing.assert_array_equal(whole.judge(later).score, with_history(whole, absorb_after=0).judge(later).score)
 
 
 def test_what_comes_later_changes_no_score(world):
@@ -115,19 +115,20 @@ def test_what_comes_later_changes_no_score(world):
 def test_weeks_that_nobody_observed_are_no_evidence(plain):
     model, _, later = plain
     late = between(later, KNOWN + 49, KNOWN + 63)
-    moving, fixed = (m.judge(late) for m in (model.habits, replace(model.habits, absorb_after=0)))
+    moving, fixed = (m.judge(late) for m in (model, with_history(model, absorb_after=0)))
     np.testing.assert_array_equal(moving.score, fixed.score)
     np.testing.assert_array_equal(moving.score, fixed.score)
 
 
 def test_context_enters_the_history_and_is_asked_about_no_more_than_needed(plain):
     model, before, later = plain
-    last, whole = between(later, DAYS - 7, DAYS), model.habits.judge(later)
+    last, whole = between(later, DAYS - 7, DAYS), model.judge(later)
     context = pa.concat_tables([before, between(later, KNOWN, DAYS - 7)])
-    found = model.habits.judge(last, context)
+    found = model.judge(last, context)
     rows = np.flatnonzero(days_of(later) >= DAYS - 7)
     np.testing.assert_allclose(found.score, whole.score[rows], rtol=1e-12)
-    np.testing.assert_array_equal(found.compared.count, whole.compared.count[rows])
+    count, of_whole = (one.answers[0].facts.compared.count for one in (found, whole))
+    np.testing.assert_array_equal(count, of_whole[rows])
 
 
 def test_parts_of_the_entities_are_judged_as_the_whole(world):
@@ -150,12 +151,12 @@ def test_parts_of_the_entities_are_judged_as_the_whole(world):
 
 def test_a_part_of_people_without_any_history_is_judged_as_within_the_whole(plain):
     model, _, later = plain
-    whole = model.habits.judge(later)
-    nobody = replace(model.habits, habits=model.habits.habits.only([3]))
-    assert len(nobody.habits.entity_key) == 0
+    whole = model.judge(later)
+    nobody = with_history(model, habits=model.history.habits.only([3]))
+    assert len(nobody.history.entity_key) == 0
     rows = later["agent_id"].to_numpy() == 3
     period = (int(days_of(later).min()) + FIRST_DAY, int(days_of(later).max()) + FIRST_DAY)
-    found = nobody.judge(later.filter(pa.array(rows)), period=period, tested=period)
+    found = nobody.judge(later.filter(pa.array(rows)), count_days=period, test_days=period)
     np.testing.assert_allclose(found.score, whole.score[rows], rtol=1e-12)
     np.testing.assert_array_equal(found.kind, whole.kind[rows])
 
@@ -175,7 +176,7 @@ def test_a_detector_scores_months_in_parts_as_at_once():
             assert one["score"] == pytest.approx(other["score"], rel=1e-6, abs=1e-6)
             assert one["reason"] == other["reason"]
             assert one.get("incident_id") == other.get("incident_id")
-    still = replace(detector.judge, habits=replace(detector.judge.habits, absorb_after=0))
+    still = with_history(detector.judge, absorb_after=0)
     detector.judge = still
     fixed = detector.score(later).events.sort_by("stay_id")
     changed = fixed["score"].to_numpy() != whole.events.sort_by("stay_id")["score"].to_numpy()
@@ -212,7 +213,7 @@ def test_weeks_away_do_not_lower_how_often_somebody_is_said_to_be_at_work():
 def test_who_changed_jobs_is_flagged_in_the_first_weeks_and_no_more_after_some(people):
     model, before, later = people
     later, there = moved_job(later)
-    still = HabitJudge(replace(model.habits, absorb_after=0))
+    still = with_history(model, absorb_after=0)
     day = days_of(later)
     share = {}
     for name, one in (("moving", model), ("still", still)):
@@ -239,10 +240,11 @@ def test_an_anomaly_that_recurs_for_four_weeks_stays_one(people):
 
 def test_the_setting_is_kept_with_a_model(tmp_path):
     model, _, _ = make(days=KNOWN + 7, **{"scoring.absorb_after": 14})
-    assert model.habits.absorb_after == 14
-    config = Config.preset("best").replace({**SMALL, "model.network": "dual", "scoring.absorb_after": 14})
+    assert model.history.absorb_after == 14
+    config = Config.preset("best").replace({**SMALL, "model.network": "none", "scoring.absorb_after": 14})
     model.save(tmp_path)
-    again = load_habit_judge(tmp_path, Encoder.fit(make_routine(days=21), SCHEMA), config, torch.device("cpu"))
-    assert again.habits.absorb_after == 14
+    encoder = Encoder.fit(make_routine(days=21), SCHEMA)
+    again = load_judge(tmp_path, encoder, config, torch.device("cpu"), whole=True, files=())
+    assert again.history.absorb_after == 14
     with pytest.raises(ConfigError, match=r"absorb_after must be 0 or more"):
         Config.preset("best", **{"scoring.absorb_after": -1})

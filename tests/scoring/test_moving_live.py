@@ -13,11 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, SCHEMA, disorderly, make, moved_job
 from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_routine
-from whole_scores import score_by_habits
+from whole_scores import score_by_habits, with_history
 
 from ustad.events.visits import Frame, read_visits
 from ustad.geo import Projection
-from ustad.habit_judge import HabitJudge
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import VISITS_A_PLACE, Habits
 from ustad.habits.moving import PLACES_AN_ENTITY
 from ustad.live.absorbing import AT_ONCE, MOST_VISITS
@@ -69,12 +69,12 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
     for row in sorted(rows_of(later), key=lambda row: row["started_at"]):
         check(live.update(row), batch[row["stay_id"]])
     ends = [known.model.habits.last_day for known in live._entries.values()]
-    assert min(ends) > model.habits.habits.last_day + 28  # all of them have moved
+    assert min(ends) > model.history.habits.last_day + 28  # all of them have moved
 
 
 @pytest.mark.parametrize(("seed", "absorb_after"), [(0, 28), (1, 1)])
 def test_live_scores_are_those_of_bulk_for_disorderly_lives(plain, seed, absorb_after):
-    model = HabitJudge(replace(plain[0].habits, absorb_after=absorb_after))
+    model = with_history(plain[0], absorb_after=absorb_after)
     table = disorderly(seed)
     events, _ = score_by_habits(model, table, period=(SINCE, SINCE + 90), reasons="all")
     batch = {row["stay_id"]: row for row in events.to_pylist()}
@@ -125,7 +125,7 @@ def test_an_event_that_failed_while_the_history_moved_can_be_sent_again(world, m
     live = live_of(world)
     for i, row in enumerate(rows_of(later, 1)):
         with monkeypatch.context() as broken:
-            broken.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
+            broken.setattr(HabitSource, "explain_one", lambda *_, **__: 1 / 0)
             for _ in range(i % 4 == 0):
                 with pytest.raises(ZeroDivisionError):
                     live.update(row)
@@ -134,7 +134,7 @@ def test_an_event_that_failed_while_the_history_moved_can_be_sent_again(world, m
 
 def test_with_absorb_after_zero_nothing_is_held_for_a_history(plain):
     model, _, later = plain
-    still = HabitJudge(replace(model.habits, absorb_after=0))
+    still = with_history(model, absorb_after=0)
     live = HabitLive(still, since=SINCE, reasons="all")
     events, _ = score_by_habits(still, later, reasons="all")
     batch = {row["stay_id"]: row for row in events.to_pylist()}
@@ -180,7 +180,7 @@ def busy(days, events, places):
 def test_what_is_held_is_bounded_and_nothing_is_lost_of_a_busy_agent(plain, places):
     live = HabitLive(plain[0], since=SINCE, reasons="none")
     table = busy(49, 5000, places)
-    visits = read_visits(table, SCHEMA, plain[0].habits.frame)
+    visits = read_visits(table, SCHEMA, plain[0].history.frame)
     known = live._at_hand(0)
     before = int(known.model.habits.place_count.sum())
     for i in range(len(visits)):
@@ -204,7 +204,7 @@ def test_of_a_busy_newcomer_no_days_are_told_until_a_week_has_entered_its_histor
     live = HabitLive(plain[0], since=SINCE, reasons="all")
     table = busy(20, MOST_VISITS + 2, 3)
     table = table.set_column(1, "agent_id", pa.array(np.full(table.num_rows, 77)))
-    visits = read_visits(table, SCHEMA, plain[0].habits.frame)
+    visits = read_visits(table, SCHEMA, plain[0].history.frame)
     known = live._at_hand(77)
     for i in range(len(visits) - 1):
         live._move_on(known, visits.take(np.array([i])))
@@ -249,31 +249,31 @@ def as_before(content, **more):
     return sink.getvalue().to_pybytes()
 
 
-def other_models(habits):
+def other_models(judge):
     """Trained a week longer; of the same day with other kinds of places; of the same day with another centre."""
-    frame = habits.frame
-    yield replace(habits, habits=replace(habits.habits, last_day=habits.habits.last_day + 7))
-    yield replace(habits, frame=replace(frame, categories=("Airport", *frame.categories[1:])))
-    yield replace(habits, frame=replace(frame, projection=Projection(frame.projection.lat + 0.05, 34.0)))
+    frame, habits = judge.history.frame, judge.history.habits
+    yield with_history(judge, habits=replace(habits, last_day=habits.last_day + 7))
+    yield with_history(judge, frame=replace(frame, categories=("Airport", *frame.categories[1:])))
+    yield with_history(judge, frame=replace(frame, projection=Projection(frame.projection.lat + 0.05, 34.0)))
 
 
 @pytest.mark.parametrize("absorb_after", [28, 0])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_of_another_models_bytes_only_the_recent_events_are_taken_over(plain, which, absorb_after):
-    habits, rows = replace(plain[0].habits, absorb_after=absorb_after), rows_of(plain[2], 1)
-    other = list(other_models(habits))[which]
-    live = HabitLive(HabitJudge(habits), since=SINCE, reasons="all")
+    judge, rows = with_history(plain[0], absorb_after=absorb_after), rows_of(plain[2], 1)
+    other = list(other_models(judge))[which]
+    live = HabitLive(judge, since=SINCE, reasons="all")
     for row in rows[:60]:
         live.update(row)
-    since = other.habits.last_day + 1
-    taken, anew = (HabitLive(HabitJudge(other), since=since, reasons="all") for _ in range(2))
+    since = other.history.habits.last_day + 1
+    taken, anew = (HabitLive(other, since=since, reasons="all") for _ in range(2))
     taken.from_bytes(1, live.to_bytes(1))
     with pytest.raises(DataError, match="arrived before"):
         taken.update(rows[10])
     for i, row in enumerate(rows[60:90]):
         found, right = taken.update(row), anew.update(row)
         assert found == right, i
-    own = HabitLive(HabitJudge(habits), since=SINCE, reasons="all")
+    own = HabitLive(judge, since=SINCE, reasons="all")
     own.from_bytes(1, live.to_bytes(1))
     assert own.update(rows[60]) == live.update(rows[60])
 
@@ -283,11 +283,11 @@ def test_bytes_that_know_their_models_day_alone_are_told_apart_by_it(plain):
     live = HabitLive(model, since=SINCE)
     for row in rows_of(later, 1)[:40]:
         live.update(row)
-    last = model.habits.habits.last_day
+    last = model.history.habits.last_day
     by_day = HabitState.from_bytes(as_before(live.to_bytes(1), trained=last))
     assert by_day.counts == live._entries[1].state.counts
     assert by_day.of(live._mark) is by_day
-    other = by_day.of(model_mark(last + 7, model.habits.frame))
+    other = by_day.of(model_mark(last + 7, model.history.frame))
     assert (other.counts, other.recent) == ({}, by_day.recent)
 
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ustad.distribution import Distribution
+from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import Encoder
+from ustad.events.one_visit import VisitReader
 from ustad.events.visits import Frame, read_visits
-from ustad.live.encoded_row import RowEncoder
-from ustad.live.network_step import _padded_size, _views
-from ustad.live.one_visit import VisitReader
+from ustad.network.live.network_step import _padded_size, _views
 from ustad.schema import EventSchema, Feature
 
 FEATURES = (

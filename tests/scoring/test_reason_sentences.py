@@ -15,9 +15,8 @@ from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
 from ustad.events.templates import TEMPLATES, say
-from ustad.habit_judge import HabitJudge
-from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import ordinal
+from ustad.judges import learn_from
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
 from words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
@@ -41,8 +40,8 @@ REASON = re.compile(
 @pytest.fixture(scope="module")
 def scored():
     life = make_routine(seed=2)
-    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
-    return score_by_habits(HabitJudge(model), odd_week(life), reasons="all")[0].to_pylist()
+    model = learn_from(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
+    return score_by_habits(model, odd_week(life), reasons="all")[0].to_pylist()
 
 
 def test_every_reason_is_made_of_listed_sentences_in_their_order(scored):
@@ -123,8 +122,8 @@ def test_a_spread_that_says_nothing_is_said_as_a_span():
     end = np.where(is_errand, start + lengths * 60_000_000, life["finished_at"].cast(pa.int64()).to_numpy())
     at = life.column_names.index("finished_at")
     life = life.set_column(at, "finished_at", pa.array(end).cast(life["finished_at"].type))
-    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
-    rows = score_by_habits(HabitJudge(model), between(life, 28, 35), reasons="all")[0].to_pylist()
+    model = learn_from(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
+    rows = score_by_habits(model, between(life, 28, 35), reasons="all")[0].to_pylist()
     spans = 0
     for row in rows:
         said = re.search(r"for anything from (\d+ min|\d+ h[ \dmin]*) to ", row["reason"])

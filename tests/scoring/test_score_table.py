@@ -90,7 +90,7 @@ def test_live_rows_have_the_columns_of_the_contract_and_of_details(detector: Det
     """An incident is joined by the service, which knows the entity's other events."""
     events = few.between(*_test_days(detector, few))
     whole = detector.score(few, details=True)
-    if hasattr(detector.judge, "habits"):
+    if hasattr(detector.judge, "sources"):
         live = HabitLive(detector.judge, since=detector.judge.known_until + 1)
     else:
         live = LiveScorer(detector.paper().model.causal())

@@ -1,9 +1,13 @@
 """Scores of whole tables by one judge, in one call."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from ustad.dataset import event_days
+from ustad.judges import Trainer
+from ustad.periods import Lessons, split_entities
 from ustad.scores import join_details
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request, Span
@@ -39,3 +43,19 @@ def _tables(judge, events, context, wanted, span=None):
     """Event scores with their details beside, and agents."""
     scores = score_whole(judge, events, context, wanted, span)
     return join_details(scores.events, scores.details, judge.schema), scores.agents
+
+
+def with_history(judge, **changes):
+    """The judge with other histories, or another way to use them."""
+    return replace(judge, history=replace(judge.history, **changes))
+
+
+def facts_of(judgement):
+    """What habits know of judged events, and how these were judged."""
+    return judgement.answers[0].facts, judgement
+
+
+def fit_judge(train, validation, encoder, config, device, directory=None, resume=False):
+    """Our judge, whatever the configuration says of the paper's."""
+    lessons = Lessons(encoder, train, *split_entities(validation, encoder.schema.entity))
+    return Trainer(config, device, directory=directory, resume=resume).fit_ours(lessons)[0]

@@ -23,13 +23,13 @@ from ustad.config import Config, ExtractionConfig
 from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.files import write_table
-from ustad.habit_judge import HabitJudge
 from ustad.mobility.tracker import StayTracker
 from ustad.page import records as r
 from ustad.page.runs import fingerprint
 from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request, Span
 from ustad.scoring.scored_parts import score_whole
@@ -357,7 +357,7 @@ def test_alerts_a_day_become_a_share_of_the_training_rate() -> None:
 
 def test_a_rate_that_cannot_be_had_is_said_in_one_line_with_what_can_be(tiny_run: Path) -> None:
     detector = Detector.load(tiny_run / "model", device="cpu")
-    assert isinstance(detector.judge, HabitJudge)
+    assert isinstance(detector.judge, AddingJudge)
     counts = detector.judge.counts
     assert len(counts) == 6  # stored with the model
     events, reference = events_per_day(detector.facts), detector.judge.reference

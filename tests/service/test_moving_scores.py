@@ -13,7 +13,8 @@ from moving_world import DAYS, KNOWN, make, make_life
 from routine_stays import FIRST_DAY, between, days_of
 from whole_scores import score_by_habits
 
-from ustad.service.live_backends import HabitBackend
+from ustad.live.live_judges import make_live
+from ustad.service.live_backends import StateBackend
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def own(table, agent):
 
 
 def scorer_of(model):
-    return HabitBackend(model, 0.001, 10)
+    return StateBackend(make_live(model, device="cpu", p_value=0.001, most=10), model.schema)
 
 
 def weeks_later(world, agent):
@@ -73,7 +74,7 @@ def test_weeks_that_the_store_no_longer_has_are_no_evidence_of_absence(world):
     scorer.remember("0", part.slice(0, 0), None)
     rows = scorer.score(part.to_pylist()).rows
     habits = scorer._live._entries["0"].model.habits
-    assert habits.last_day > model.habits.habits.last_day + 28
+    assert habits.last_day > model.history.habits.last_day + 28
     assert habits.days_of(np.array([0]))[0] == 28 + (habits.last_day + 1 - FIRST_DAY - KNOWN - 49)
     known = scorer_of(model)
     known.remember("0", part.slice(0, 0), None)

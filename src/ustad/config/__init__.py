@@ -71,11 +71,6 @@ class Config:
         memory, unit = self.model.network == "memory", self.window.unit
         require(not memory or unit != "sessions", "window.unit", unit, "days or events where model.network is memory")
 
-    @property
-    def by_habits(self) -> bool:
-        """Whether events are compared with what their own entity usually does; else the paper's score."""
-        return self.model.network != "dual"
-
     # -------------------------------------------------------------------------------------- making one
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Config:

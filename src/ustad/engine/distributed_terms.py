@@ -1,6 +1,6 @@
-"""What the memory network says about the events that habits are calibrated on, bucket by bucket.
+"""What the memory network says about the events that calibrate, bucket by bucket.
 
-Stands in for `MemoryModel.terms` while a `HabitModel` is fitted: the same values, computed wherever there is a core.
+Stands in for `MemoryModel` while a judge is fitted: the same answers, computed wherever there is a core.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from ustad.engine.jobs import Job, Task
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.habits.history import Habits
-from ustad.network.inference.memory_model import MemoryModel, new_network
+from ustad.network.inference.memory_model import MemoryModel, NetworkSource, new_network
 
 _ROW = "row of the whole table"
 
 
 @dataclass(frozen=True)
-class DistributedTerms:
-    """Callable as `MemoryModel.terms`."""
+class DistributedTerms(NetworkSource):
+    """The network on a cluster."""
 
     job: Job
     memory: MemoryModel
     partitions: int
     calls: list[Place] = field(default_factory=list)  # each has its files: the questions differ, their order does not
 
-    def __call__(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> Mapping[str, np.ndarray]:
-        """Raw terms of every event, by row."""
+    def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> Mapping[str, np.ndarray]:
         entity = self.memory.encoder.schema.entity
         place = self.job.place / f"memory-terms-{len(self.calls)}"
         self.calls.append(place)

@@ -22,7 +22,7 @@ from ustad import artefact
 from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.folder import Place
-from ustad.habits.habit_files import HABITS
+from ustad.habits.habit_source import HABITS
 from ustad.tables import DataError
 
 if TYPE_CHECKING:  # torch, which workers that score by habits do without

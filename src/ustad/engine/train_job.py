@@ -34,8 +34,7 @@ from ustad.engine.interrupts import given_back
 from ustad.engine.jobs import Job
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
-from ustad.habit_judge import HabitJudge, calibrating, fit_memory_model
-from ustad.habits.habit_model import HabitModel
+from ustad.judges import Trainer
 from ustad.mobility.readers import open_data
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.memory_model import MemoryModel, first_network, new_network
@@ -44,9 +43,11 @@ from ustad.network.training.masked_task import fit
 from ustad.network.training.memory_task import CHECKPOINT as MEMORY_CHECKPOINT
 from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.task import Validation
+from ustad.network_model import training_tensors
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
+from ustad.scoring.judge import Judge
 from ustad.tables import OnError
 
 #: How often a group of workers is started again after one of them died.
@@ -106,43 +107,47 @@ class RayDetector(Detector):
         partitions: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config, "cpu")
-        self.cluster, self.place, self.partitions = cluster, place, partitions
-        self.directory: Path | None = None
+        self.partitions = partitions
         self.job = Job.open(place, "train", None, cluster) if resume else _anew(place, cluster)
 
-    def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            for name in () if resume else (CHECKPOINT, MEMORY_CHECKPOINT, "log.jsonl"):
-                (directory / name).unlink(missing_ok=True)
-        self.directory = directory
-        plan = self._plan("network", lessons, directory, network.state_dict())
+    def _trainer(self, directory: Path | None, resume: bool, start: Judge | None) -> RayTrainer:
+        return RayTrainer(
+            self.config, self.device, directory=directory, resume=resume, start=start, days_off=self._days_off,
+            job=self.job, partitions=self.partitions,
+        )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class RayTrainer(Trainer):
+    """The long steps on a cluster."""
+
+    job: Job
+    partitions: int | None = None
+
+    def train_network(self, network: DualTransformer, lessons: Lessons) -> FitResult:
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for name in () if self.resume else (CHECKPOINT, MEMORY_CHECKPOINT, "log.jsonl"):
+                (self.directory / name).unlink(missing_ok=True)
+        plan = self._plan("network", lessons, self.directory, network.state_dict())
         weights, facts = _on_workers(self.job, plan)
         network.load_state_dict(weights)
         network.eval()
         return FitResult(**{**facts, "validation": Validation(**facts["validation"])})
 
-    def _learn_habits(self, lessons: Lessons) -> HabitJudge:
-        if self.config.model.network != "memory":
-            return super()._learn_habits(lessons)
-        encoder, scoring = lessons.encoder, self.config.scoring
-        frame = Frame.fit(lessons.train, encoder.schema)
-        network = first_network(encoder, frame, self.config, self._first)
-        weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, network.state_dict()))
+    def train_memory(self, lessons: Lessons) -> MemoryModel:
+        frame = Frame.fit(lessons.train, lessons.encoder.schema)
+        network = first_network(lessons.encoder, frame, self.config, self.first_memory)
+        weights, _ = _on_workers(self.job, self._plan("memory", lessons, None, network.state_dict()))
         network.load_state_dict(weights)
-        memory = MemoryModel(network.eval(), encoder, frame, self.config, self.device)
-        half = calibrating(lessons.validation, encoder.schema.entity)
-        terms = DistributedTerms(self.job, memory, self._parts(lessons))
-        habits = HabitModel.fit(
-            lessons.train, lessons.validation, encoder.schema, half, counting=scoring.counting, extra=terms,
-            absorb_after=scoring.absorb_after, silence=scoring.silence, days_off=self._days_off,
-        )  # fmt: skip
-        return HabitJudge.of(replace(habits, extra=memory.terms), lessons.validation, half, memory)
+        memory = MemoryModel(network.eval(), lessons.encoder, frame, self.config, self.device)
+        self.stand_ins[memory.name] = DistributedTerms(self.job, memory, self._parts(lessons))
+        return memory
 
     def _parts(self, lessons: Lessons) -> int:
         return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
 
-    def _calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
+    def calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
         week, first = lessons.calibration_week()
         parts = self._parts(lessons)
         return calibrate(
@@ -164,7 +169,7 @@ class RayDetector(Detector):
         place.write_json(lessons.encoder.to_dict(), "encoder.json")
         place.write_json(self.config.to_dict(), "config.json")
         place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "first.safetensors")
-        return _Plan(what, place, directory, self.cluster.device, lessons.stopping is lessons.calibration)
+        return _Plan(what, place, directory, self.job.cluster.device, lessons.stopping is lessons.calibration)
 
 
 def _anew(place: Place, cluster: Cluster) -> Job:
@@ -263,10 +268,9 @@ def _loop(settings: dict[str, Any]) -> None:
 def _train_network(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
-    detector = Detector(config, device.type)
     network = DualTransformer(lessons.encoder.fields, config.model, config.window.max_events)
     network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
-    tensors, windows, validation = detector.tensors(lessons)
+    tensors, windows, validation = training_tensors(lessons, config, device)
     # The driver has removed the checkpoint of another run: what is there is this one's.
     result = fit(network, tensors, windows, validation, config, device, plan.directory, plan.directory is not None)
     return network.state_dict(), json.loads(json.dumps(asdict(result)))
@@ -279,7 +283,7 @@ def _train_memory(
     frame = Frame.fit(lessons.train, encoder.schema)
     first = MemoryModel(new_network(encoder, frame, config), encoder, frame, config, device)
     first.network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
-    model = fit_memory_model(
-        lessons.train, lessons.validation, encoder, config, device, checkpoints, checkpoints is not None, first
+    model = MemoryModel.fit(
+        lessons.train, lessons.stopping, encoder, config, device, checkpoints, checkpoints is not None, first
     )  # fmt: skip
     return model.network.state_dict(), {}

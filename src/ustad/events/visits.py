@@ -22,6 +22,8 @@ from ustad.geo import Projection
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError, agent_codes, identity_hash, mix
 
+#: The longest duration that has a bin of its own in histograms, log(1 + minutes): four days.
+LONGEST = float(np.log1p(4 * 1440))
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

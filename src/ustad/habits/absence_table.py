@@ -16,10 +16,9 @@ from ustad.events.visits import kind_feature, place_feature
 from ustad.events.words import clock_words
 from ustad.habits.absences import Expected
 from ustad.habits.expected_kernels import HALF_HOUR
-from ustad.habits.habit_model import HabitModel, Judged
+from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.habit_words import WEEKDAYS, days_like
 from ustad.habits.kernels import SLOTS
-from ustad.habits.reference import minus_log10_p
 from ustad.tables import TIMESTAMP
 
 
@@ -32,7 +31,7 @@ def tell_absences(model: HabitModel, expected: Expected, events: pa.Table) -> tu
     rows = np.flatnonzero(expected.surprise > 0)
     rows = rows[np.lexsort((expected.x[rows], expected.begin[rows]))]
     absences, schema = expected.take(rows), model.schema
-    surprise = minus_log10_p(model.absences, absences.surprise)
+    surprise = np.nan_to_num(-model.absences.log10_tail(absences.surprise), nan=0.0)
     words = np.array([None, *model.frame.categories], object)[absences.category]
     kind, place = kind_feature(events, schema), place_feature(events, schema)
     columns: dict[str, Any] = {
@@ -73,13 +72,13 @@ def _describe(absences: Expected, i: int, kind: str | None) -> str:
     )
 
 
-def absence_column(model: HabitModel, judgement: Judged, event_scores: pa.Table) -> dict[str, pa.Array]:
+def absence_column(model: HabitModel, facts: HabitFacts, event_scores: pa.Table) -> dict[str, pa.Array]:
     """The absences of each entity, for the table of agents; nothing where they were not looked for."""
-    if judgement.expected is None:
+    if facts.expected is None:
         return {}
-    rows, table = tell_absences(model, judgement.expected, event_scores)
-    owner = judgement.entity[judgement.expected.closed_by[rows]]
+    rows, table = tell_absences(model, facts.expected, event_scores)
+    owner = facts.entity[facts.expected.closed_by[rows]]
     order = np.argsort(owner, kind="stable")
-    offsets = np.searchsorted(owner[order], np.arange(len(judgement.entity_ids) + 1)).astype(np.int32)
+    offsets = np.searchsorted(owner[order], np.arange(len(facts.entity_ids) + 1)).astype(np.int32)
     arrays = [column.combine_chunks() for column in table.take(pa.array(order)).columns]
     return {"absences": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, table.column_names))}

@@ -1,82 +1,183 @@
 """Habits as a source of evidence: what they answer about events, the numbers behind it, and the words for it.
 
-In go events and what came before; out come answers, columns of details, sentences, and what is said of entities. A
-judge asks; nothing here knows who.
+In go events with what is known of their entities; out come answers, columns of details, sentences, and what is said of
+entities. A judge asks; nothing here knows who.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from ustad.config import Config
+from ustad.distribution import Distribution
 from ustad.events.templates import say
-from ustad.habits.absence_table import absence_column
-from ustad.habits.entity_tests import strongest
-from ustad.habits.habit_model import HabitModel, Judged
-from ustad.habits.habit_words import sentences
-from ustad.habits.kinds import DOUBT, NOISE
-from ustad.habits.measurements import expected_columns, fact_columns, numbers_asked
+from ustad.events.visits import Frame, HasColumns, Visits, read_visits
+from ustad.evidence_source import Answers, Arrays, HistorySource
+from ustad.files import read_table, write_table
+from ustad.habits.absence_table import absence_column, tell_absences
+from ustad.habits.absences import judge_visits, may_close
+from ustad.habits.habit_model import HabitFacts, HabitModel
+from ustad.habits.habit_words import Judgement, ToldEvent, plain_words, sentences
+from ustad.habits.history import Habits
+from ustad.habits.kernels import nearest_place
+from ustad.habits.kinds import find_kinds, unseen_parts
+from ustad.habits.lasting import find_changes
+from ustad.habits.lasting_words import describe_changes
+from ustad.habits.measurements import expected_columns, fact_columns, fact_numbers
+from ustad.habits.population import Population
+from ustad.habits.profile import profile_change
+from ustad.habits.questions import ABOUT, LOOKS, Compared
+from ustad.habits.recurrence import Recurrence
+from ustad.habits.stages import Case
+from ustad.habits.usual import Usual
+from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
+
+#: The file of the histories in a model directory.
+HABITS = "habits.parquet"
 
 
 @dataclass(frozen=True)
-class HabitSource:
-    """A habit model that a judge can ask (`scoring/judge.py` has the protocol)."""
+class HabitSource(HabitModel, HistorySource):
+    """A habit model that a judge can ask; it keeps the histories for all that are asked."""
 
-    model: HabitModel
+    name, looks, about = "habits", LOOKS, ABOUT
 
-    @property
-    def schema(self) -> EventSchema:
-        return self.model.schema
-
-    @property
-    def reference(self) -> int:
-        return self.model.events.count
-
-    @property
-    def known_until(self) -> int:
-        return self.model.habits.last_day
+    @classmethod
+    def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, Case, Answers]:
+        """As `HabitModel.fit`: the source, the validation week as a case, and what it answers about that."""
+        source, week, compared = cls.fit(*lessons, **settings)
+        profile = profile_change(week.history.trained, week.visits, week.test_days[0])
+        return source, week, source._answers(week, compared, profile)
 
     # ---------------------------------------------------------------------------------------- events
-    def ask(
-        self, events: pa.Table, context: pa.Table | None, count_days: tuple[int, int], test_days: tuple[int, int]
-    ) -> Judged:
-        return self.model.judge(events, context, count_days, test_days)
+    def answer(self, case: Case) -> Answers:
+        visits, (compared, expected) = case.visits, self.compare_case(case)
+        changes = find_changes(self.habits, visits)
+        words = describe_changes(self.schema, self.frame, self.habits, visits, changes=changes)
+        profile = profile_change(self.habits, visits.take(case.scored), case.test_days[0])
+        more = {"changes": changes, "change_words": words, "expected": expected}
+        return self._answers(case, compared, profile, lasting=changes.evidence, **more)
 
-    def measure(self, answers: Judged, events: pa.Table) -> dict[str, np.ndarray]:
-        return {**expected_columns(self.model, answers, events), **fact_columns(answers)}
+    def _answers(
+        self, case: Case, compared: Compared, profile: np.ndarray, lasting: np.ndarray | None = None, **more: Any
+    ) -> Answers:
+        unseen = unseen_parts(case.table, case.visits, self.schema)
+        facts = HabitFacts(
+            compared,
+            {part: values[case.order] for part, values in unseen.items()},
+            case.visits.entity_ids,
+            case.entity,
+            case.history,
+            case.history.end[case.order],
+            **more,
+        )
+        evidence = {"lasting": lasting} if lasting is not None else {}
+        return Answers(compared.terms, tests={"profile": profile}, evidence=evidence, facts=facts)
 
-    def numbers(self, answers: Judged, measurements: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        return numbers_asked(self.schema, measurements, answers)
+    def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray:
+        return find_kinds(answers.facts.compared, leads, about, answers.facts.unseen)
 
-    def uncertainty(self, answers: Judged) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Those of the memory network, in nats."""
-        return answers.doubts.get(NOISE), answers.doubts.get(DOUBT)
+    def measure(self, answers: Answers, events: pa.Table) -> dict[str, np.ndarray]:
+        return {**expected_columns(self, answers.facts, events), **fact_columns(answers.facts)}
 
-    def explain(self, answers: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
-        return sentences(self.model, answers, events, rows)
+    def numbers(self, schema: EventSchema, answers: Answers, measurements: Arrays) -> dict[str, Arrays]:
+        return {**fact_numbers(answers.facts.compared), **super().numbers(schema, answers, measurements)}
+
+    def explain(self, answers: Answers, judgement: Any, events: pa.Table, rows: np.ndarray) -> list[str]:
+        return sentences(self, answers.facts, judgement, events, rows=rows)
 
     # -------------------------------------------------------------------------------------- entities
-    def explain_entities(self, answers: Judged, worst: Sequence[str | None]) -> list[str | None]:
+    def explain_entities(self, answers: Answers, tests: np.ndarray, reasons: Sequence[str | None]) -> list[str | None]:
         """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
         events = plural(self.schema.event_word)
-        tests = strongest(answers.agents)
         return [
             say(test, events=events, reason=text, change=change)
             if text is not None and (test in ("shift", "profile") or (test == "lasting" and change))
             else text
-            for test, text, change in zip(tests, worst, answers.change_words, strict=True)
+            for test, text, change in zip(tests, reasons, answers.facts.change_words, strict=True)
         ]
 
-    def describe_entities(self, answers: Judged, event_scores: pa.Table) -> dict[str, pa.Array]:
+    def describe_entities(self, answers: Answers, event_scores: pa.Table) -> dict[str, pa.Array]:
         """The day that a lasting change began on, and a sentence; visits that did not come."""
-        changes = answers.changes
-        assert changes is not None
+        changes = answers.facts.changes
         days = pa.array(changes.since.astype(np.int32), mask=changes.told == 0)
-        words = pa.array(answers.change_words, pa.string())
-        absences = absence_column(self.model, answers, event_scores)
+        words = pa.array(answers.facts.change_words, pa.string())
+        absences = absence_column(self, answers.facts, event_scores)
         return {"changed_since": days.cast(pa.date32()), "change": words, **absences}
+
+    def name_places(self, stays: pa.Table, radius_m: float) -> list[str | None]:
+        names = np.full(stays.num_rows, None, dtype=object)
+        if self.frame.projection is not None and self.frame.categories:
+            h, visits = self.habits, read_visits(stays, self.schema, self.frame)
+            place, km = nearest_place(h.owners(visits), visits.x, visits.y, h.place_offsets, h.place_x, h.place_y)
+            code = np.where(km <= radius_m / 1000.0, np.append(h.place_category, 0)[place], 0)
+            names[visits.row] = np.array([None, *self.frame.categories], dtype=object)[code]
+        return names.tolist()
+
+    # ------------------------------------------------------------------------------ one event at a time
+    def find_unseen(self, event: HasColumns, visits: Visits) -> dict[str, np.ndarray]:
+        """What was not observed of each visit, see `kinds.unseen_parts`."""
+        return unseen_parts(event, visits, self.schema)
+
+    def explain_one(
+        self, facts: HabitFacts, judgement: Judgement, visits: Visits, *, kind: str | None, usual_visits: Usual
+    ) -> str:
+        """A sentence for the only event; `kind` is the word for its place."""
+        told = ToldEvent.of(facts.compared, judgement, 0)
+        return plain_words(self, told, visits, at=0, kind=kind, usual_visits=usual_visits)
+
+    def describe_change(self, visits: Visits, since: int) -> str | None:
+        """How the days of the only entity go on differently for good, where they do; `since` is the last day of its
+        trained history."""
+        changes = find_changes(self.habits, visits, since)
+        return describe_changes(self.schema, self.frame, self.habits, visits, changes=changes)[0]
+
+    def may_miss(self, known: float, end: float) -> bool:
+        """Whether the time of a nearly certain visit of the only entity can have passed, see `absences.may_close`."""
+        return self.absences is not None and may_close(self.habits, known, end)
+
+    def tell_missed(self, visits: Visits, event: Callable[[], pa.Table]) -> list[dict[str, Any]]:
+        """Rows for the nearly certain visits of the only entity that did not come and whose time has passed with the
+        last of its `visits`, which is the `event`."""
+        last = np.arange(len(visits)) == len(visits) - 1
+        expected = judge_visits(self.habits, visits, self.habits.locate(visits)[1], last)
+        if not expected.surprise.any():
+            return []
+        return tell_absences(self, expected.of_rows(last.astype(np.int64) - 1), event())[1].to_pylist()
+
+    # --------------------------------------------------------------------------------------- storing
+    def save(self, place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        write_table(self.habits.to_table(self.schema.entity), place / HABITS)
+        tensors = {f"population.{n}": getattr(self.population, n) for n in ("start", "duration")}
+        tensors |= {"widths.kind": self.widths.by_kind, "widths.visits": self.widths.by_visits}
+        if self.absences is not None:
+            tensors |= self.absences.to_tensors("final.absences")
+        return tensors, {"frame": self.frame.to_dict(), "recurrence": list(astuple(self.recurrence))}
+
+    @classmethod
+    def load(
+        cls, place: Path, schema: EventSchema, config: Config, kept: tuple[Arrays, Mapping[str, Any]], *, whole: bool
+    ) -> HabitSource:
+        """From its own files and what is `kept` of it in the judge's, but for the histories of entities where not the
+        `whole` is asked for. Models of earlier versions lack widths and absences."""
+        tensors, facts = kept
+        plain = astuple(Widths.plain(1))
+        return cls(
+            schema,
+            Frame.from_dict(facts["frame"]),
+            Population(*(tensors[f"population.{n}"] for n in ("start", "duration"))),
+            Recurrence(*facts["recurrence"]),
+            Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
+            config.scoring.counting,
+            config.scoring.absorb_after,
+            Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
+            Distribution.from_tensors(tensors, "final.absences") if "final.absences.values" in tensors else None,
+        )

@@ -1,12 +1,15 @@
 """Reasons from history in plain sentences: what happened, what is usual, how often since, how sure, what was not seen.
 
-In go a habit model, its judgement and the events; out come reasons for the rows somebody will look at. Words and units
-come from the schema, sentences from `events/templates.py`; nothing here says what a person is.
+In go a habit model, the facts behind its answers, how they were judged, and the events; out come reasons for the rows
+somebody will look at. Words and units come from the schema, sentences from `events/templates.py`; nothing here says
+what a person is.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +17,12 @@ import pyarrow as pa
 from ustad.events.templates import OFTEN, place_words, say, say_how_sure
 from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
-from ustad.habits.habit_model import HabitModel, Judged
-from ustad.habits.kinds import LENGTHS, STARTS
+from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.missed import Missed, find_missed
+from ustad.habits.questions import Compared
 from ustad.habits.usual import Usual, find_home, usual
 from ustad.schema import plural
-from ustad.ties import highest_of, lowered, raised, rounded
+from ustad.ties import lowered, raised, rounded
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
@@ -33,60 +36,88 @@ ONE_HOUR = 60.0
 ANY_HOUR, WIDE = 180.0, 0.5
 
 
-def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
+class Judgement(Protocol):
+    """What a judge made of N events, as far as sentences tell it."""
+
+    @property
+    def shares(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def about(self) -> Mapping[str, str]: ...
+
+    @property
+    def kind(self) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class ToldEvent:
+    """One event as it is event."""
+
+    place: int  # own place, -1 where not seen before
+    count: int  # visits to it in this period
+    distance: float  # km to the nearest own place
+    leaders: list[str]  # questions that make it unusual, most first
+    is_of_times: bool  # whether the first of them is about its start or length
+    is_unsure: bool
+
+    @classmethod
+    def of(cls, compared: Compared, judgement: Judgement, row: int) -> ToldEvent:
+        leaders = find_leaders(judgement.shares, row)
+        place, count, distance = (values[row] for values in (compared.place, compared.count, compared.distance))
+        is_of_times = bool(leaders) and leaders[0] in judgement.about
+        return cls(int(place), int(count), float(distance), leaders, is_of_times, judgement.kind[row] == "unsure")
+
+
+def sentences(
+    model: HabitModel, facts: HabitFacts, judgement: Judgement, events: pa.Table, *, rows: np.ndarray
+) -> list[str]:
     """A reason for each of the rows (of the table of events)."""
     texts = [""] * len(rows)
-    for habits in judged.history if len(rows) else ():
-        mine = np.flatnonzero(judged.end[rows] == habits.last_day)
+    for habits in facts.history if len(rows) else ():
+        mine = np.flatnonzero(facts.end[rows] == habits.last_day)
         if len(mine):
             own = model if habits is model.habits else replace(model, habits=habits)
-            for i, text in zip(mine, _sentences(own, judged, events, rows[mine]), strict=True):
+            told_events = [ToldEvent.of(facts.compared, judgement, row) for row in rows[mine]]
+            for i, text in zip(mine, _sentences(own, told_events, events, rows[mine]), strict=True):
                 texts[i] = text
     return texts
 
 
-def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
+def _sentences(model: HabitModel, told_events: list[ToldEvent], events: pa.Table, rows: np.ndarray) -> list[str]:
     """Of rows that were compared with the model's own habits."""
     chosen = events.take(pa.array(rows))
     visits = read_visits(chosen, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
     back[visits.row] = np.arange(len(rows))
-    usual_visits = usual(model.habits, visits, judged.compared.place[rows][visits.row], model.widths)
+    usual_visits = usual(model.habits, visits, np.array([one.place for one in told_events])[visits.row], model.widths)
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
     return [
-        plain_words(model, judged, int(row), visits, at=int(back[i]), kind=words[i], usual_visits=usual_visits)
-        for i, row in enumerate(rows)
+        plain_words(model, one, visits, at=int(back[i]), kind=words[i], usual_visits=usual_visits)
+        for i, one in enumerate(told_events)
     ]
 
 
-def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
-    """Terms that made an event unusual, most first: those of its most unusual look that speak."""
-    look = list(judged.looks)[highest_of([float(values[row]) for values in judged.looks.values()])]
-    own = model.weights[look]
-    weights = {n: weight * float(judged.surprise[n][row]) for n, weight in own.items() if n in judged.surprise}
-    total = sum(weights.values())
-    ranked = sorted(weights, key=lambda n: -weights[n])
-    return [n for n in ranked if total > 0 and weights[n] >= lowered(SPEAKS * total)]
+def find_leaders(shares: Mapping[str, np.ndarray], row: int) -> list[str]:
+    """Questions that made an event unusual, most first: those of its most unusual look that speak."""
+    own = {name: float(values[row]) for name, values in shares.items()}
+    return [name for name in sorted(own, key=lambda n: -own[n]) if own[name] >= lowered(SPEAKS)]
 
 
 def plain_words(
-    model: HabitModel, judged: Judged, row: int, visits: Visits, *, at: int, kind: str | None, usual_visits: Usual
+    model: HabitModel, event: ToldEvent, visits: Visits, *, at: int, kind: str | None, usual_visits: Usual
 ) -> str:
-    """An event by itself: row of the judgement, and where it is among the visits and what was usual for them."""
-    leaders = drivers(model, judged, row)
-    place = int(judged.compared.place[row])
+    """An event by itself: where it is among the visits, and what was usual for them."""
+    leaders, place = event.leaders, event.place
     minute, length = float(visits.minute[at]), float(visits.duration[at])
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
     is_long = "elsewhere" in leaders and visits.duration[at] > ONE_HOUR
     missed = find_missed(model.habits, visits, at, place) if is_long else None
     parts = [
         _what_happened(model, place, kind, minute, length=length),
-        *_what_is_usual(model, visits, at, place, usual_visits=usual_visits, leaders=leaders, missed=missed),
-        *_how_often(
-            model, judged, row, visits, at=at, kind=kind, usual_visits=usual_visits, leaders=leaders, missed=missed
-        ),
-        _how_sure(model, judged, row, at, usual_visits=usual_visits, leaders=leaders, missed=missed),
+        *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed=missed),
+        *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed=missed),
+        _how_sure(model, event, at, usual_visits=usual_visits, missed=missed),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -105,24 +136,18 @@ def _what_happened(model: HabitModel, place: int, kind: str | None, minute: floa
 
 # ---------------------------------------------------------------------------------------------- what is usual
 def _what_is_usual(
-    model: HabitModel,
-    visits: Visits,
-    at: int,
-    place: int,
-    *,
-    usual_visits: Usual,
-    leaders: list[str],
-    missed: Missed | None,
+    model: HabitModel, event: ToldEvent, visits: Visits, at: int, *, usual_visits: Usual, missed: Missed | None
 ) -> list[str]:
     """Where they are at that hour, and when and for how long they are here, of which one visit says nothing; what leads
     comes first."""
+    place = event.place
     here = _times(model, usual_visits, at, place) if place >= 0 and model.habits.place_count[place] > 1 else ""
     where = int(usual_visits.place[at])
     elsewhere = _tell_missed(model, visits, at, missed) if missed is not None else ""
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
     both = [elsewhere, here]
-    return both[::-1] if leaders and leaders[0] in (*STARTS, *LENGTHS) else both
+    return both[::-1] if event.is_of_times else both
 
 
 def _tell_missed(model: HabitModel, visits: Visits, at: int, missed: Missed) -> str:
@@ -208,17 +233,15 @@ def days_like(is_weekend: bool) -> str:
 # -------------------------------------------------------------------------------------------- how often since
 def _how_often(
     model: HabitModel,
-    judged: Judged,
-    row: int,
+    event: ToldEvent,
     visits: Visits,
-    *,
     at: int,
+    *,
     kind: str | None,
     usual_visits: Usual,
-    leaders: list[str],
     missed: Missed | None,
 ) -> list[str]:
-    place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
+    place, count, leaders = event.place, event.count, event.leaders
     before = _before(int(usual_visits.days[at]), model.habits.last_day, int(visits.day[at]))
     parts = []
     if place >= 0:
@@ -228,8 +251,7 @@ def _how_often(
         if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or missed is not None):
             parts.append(say("elsewhere_hours"))
     else:
-        distance = float(judged.compared.distance[row])
-        far = f", {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else ""
+        far = f", {distance_words(event.distance)} from anywhere usual" if np.isfinite(event.distance) else ""
         name = "again" if count > 1 else "first"
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
     if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):
@@ -249,24 +271,14 @@ def _before(days: int, last_day: int, day: int) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- how sure
-def _how_sure(
-    model: HabitModel,
-    judged: Judged,
-    row: int,
-    at: int,
-    *,
-    usual_visits: Usual,
-    leaders: list[str],
-    missed: Missed | None,
-) -> str:
+def _how_sure(model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usual, missed: Missed | None) -> str:
     """By what the leading question rests on: visits to the place, or the days that the sentence counts."""
-    place = int(judged.compared.place[row])
     if usual_visits.days[at] < 0:
         return say("nothing")
-    if judged.kind[row] == "unsure":
+    if event.is_unsure:
         return say("doubt", events=plural(model.schema.event_word))
-    if place >= 0 and leaders and leaders[0] in (*STARTS, *LENGTHS):
-        return say_how_sure(int(model.habits.place_count[place]), "visits here")
+    if event.place >= 0 and event.is_of_times:
+        return say_how_sure(int(model.habits.place_count[event.place]), "visits here")
     if missed is not None:
         return say_how_sure(int(rounded(missed.days)), days_like(missed.is_weekend))
     if usual_visits.place[at] >= 0:

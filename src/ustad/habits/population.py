@@ -9,11 +9,9 @@ import numpy as np
 
 from ustad.distribution import FOLDS
 from ustad.events.observed import length_weight, start_weight
-from ustad.events.visits import Visits, day_kinds
+from ustad.events.visits import LONGEST, Visits, day_kinds
 
 START_BINS, PART_BINS, DURATION_BINS = 48, 8, 44
-#: The longest duration that has a bin of its own, log(1 + minutes): four days.
-LONGEST = float(np.log1p(4 * 1440))
 #: Events that a coarser histogram is worth where a finer one is thin.
 COARSER = 30.0
 

@@ -34,6 +34,15 @@ TERMS = {
     "elsewhere": "being here at hours when history expects another place",
     "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
 }
+#: Terms that are added up, by look; an event is as unusual as its most unusual look.
+LOOKS = {
+    "visit": ("recurrence", "distance", "start", "duration", "elsewhere"),
+    "stay": ("duration",),
+    "start": ("start",),
+    "elsewhere": ("elsewhere",),
+}
+#: Terms that rest on the start of an event, and those that rest on both of its ends; elsewhere is about the time seen.
+ABOUT = {"start": "start", "duration": "length"}
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 5_000
 HALF_HOUR = DAY_MINUTES / SLOTS

@@ -1,17 +1,19 @@
-"""Which history each event is compared with: it moves on week by week, always some weeks behind the event.
+"""What is known around events: which history each is compared with, and what came before.
 
-In go trained habits and the visits that follow them; out come, one after the other, the histories that they are
-compared with. An event's history ends `absorb_after` days before it or up to a week earlier, in whole weeks since the
-end of the trained one, so it depends on the event's own day alone: what happened later, and what happened in the weeks
-just before, is not in it.
+A history moves on week by week, always some weeks behind the event. In go trained habits and the visits that follow
+them; out come, one after the other, the histories that they are compared with. An event's history ends `absorb_after`
+days before it or up to a week earlier, in whole weeks since the end of the trained one, so it depends on the event's
+own day alone: what happened later, and what happened in the weeks just before, is not in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from ustad.events.visits import Visits
 from ustad.habits.history import Habits
@@ -70,6 +72,63 @@ class MovingHistory:
             return np.flatnonzero(self.end == habits.last_day)
         last = int(self.day[self.end == habits.last_day].max())
         return np.flatnonzero((self.day > habits.last_day) & (self.day <= last))
+
+
+@dataclass(frozen=True)
+class Case:
+    """N events that sources are asked about, with what is known of their E entities."""
+
+    table: pa.Table  # counted context, then the events
+    first: int  # the row where the events begin
+    earlier: pa.Table | None  # context that a history holds
+    history: MovingHistory  # of the visits of the table
+    count_days: tuple[int, int]  # the first and last local day that visits are counted in
+    test_days: tuple[int, int]  # those that entities are tested over
+
+    @property
+    def visits(self) -> Visits:
+        """Of the table, by entity and time."""
+        return self.history.visits
+
+    @cached_property
+    def scored(self) -> np.ndarray:
+        """Which visits are events, not context: bool."""
+        return self.visits.row >= self.first
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Positions that bring visits into the order of the events: int64 [N]."""
+        back = np.empty(len(self.visits), np.int64)
+        back[self.visits.row] = np.arange(len(back))
+        return back[self.first :]
+
+    @property
+    def entity(self) -> np.ndarray:
+        """Index of each event's entity into those of the visits: int64 [N]."""
+        return self.visits.entity[self.order]
+
+    def events(self, rows: np.ndarray) -> pa.Table:
+        """Some of the events, by their rows of N (ascending)."""
+        if len(rows) == len(self.order):
+            return self.table.slice(self.first)
+        return self.table.take(pa.array(rows + self.first))
+
+    def stages(self) -> Iterator[tuple[Habits, np.ndarray, pa.Table | None]]:
+        """A history, the rows (of N, ascending) of the events that are compared with it, and what is known before
+        them."""
+        for habits in self.history:
+            mine = self.scored & (self.history.end == habits.last_day)
+            if not mine.any():
+                continue
+            rows = np.sort(self.visits.row[mine])
+            others = np.arange(self.first)
+            if self.history.moves:  # what comes later is not known yet
+                known = self.visits.row[self.history.day <= self.history.day[mine].max()]
+                others = np.setdiff1d(known, rows)
+            parts = [self.table.take(pa.array(others))] if len(others) else []
+            parts = parts if self.earlier is None else [self.earlier, *parts]
+            before = pa.concat_tables(parts, promote_options="permissive") if parts else None
+            yield habits, rows - self.first, before
 
 
 def rising(day: np.ndarray, entity: np.ndarray) -> np.ndarray:

@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from ustad import progress
-from ustad.config import ConfigError
 from ustad.detector import Detector
+from ustad.judges import check_by_paper
 from ustad.lab.search_settings import SearchResult, data_digest, tune
 from ustad.network.training.estimate import rough_seconds
 from ustad.network.training.masked_task import MaskedTask
+from ustad.network_model import new_network, training_tensors
 
 
 def search(detector: Detector, data: Any, directory: Path, trials: int) -> SearchResult:
     """Try settings of the paper's space with a detector that is not fitted; carries on where it stopped."""
     lessons = detector.prepare(data)
     config = detector.config
-    if config.by_habits:
-        raise ConfigError("the search is of the paper's network; use the preset paper")
-    tensors, windows, validation = detector.tensors(lessons)
+    check_by_paper(config, "the search")
+    tensors, windows, validation = training_tensors(lessons, config, detector.device)
     if progress.shown():
-        task = MaskedTask(detector.new_network(lessons.encoder), tensors, *validation, config)
+        task = MaskedTask(new_network(lessons.encoder, config, detector.device), tensors, *validation, config)
         seconds = rough_seconds(task, windows, config)
         progress.say(
             f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "

@@ -4,5 +4,6 @@
 DOOR = (
     "habit_live",
     "habit_state",
+    "live_judges",
     "network_live",
 )

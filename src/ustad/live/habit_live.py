@@ -8,12 +8,12 @@ forgotten.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,34 +21,25 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
+from ustad.events.one_visit import RowColumns, VisitReader
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
+from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
 from ustad.files import as_table
-from ustad.habit_judge import HabitJudge
-from ustad.habits.absence_table import tell_absences
-from ustad.habits.absences import judge_visits, may_close
-from ustad.habits.habit_model import HabitModel, Judged
-from ustad.habits.habit_words import plain_words
+from ustad.habits.habit_model import HabitFacts
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import SAME_PLACE_KM
-from ustad.habits.kinds import DOUBT, NOISE, unseen_parts
-from ustad.habits.lasting import find_changes
-from ustad.habits.lasting_words import describe_changes
-from ustad.habits.measurements import numbers_asked
 from ustad.habits.questions import compare
 from ustad.habits.stages import history_end
-from ustad.habits.usual import Usual, usual, usual_columns
+from ustad.habits.usual import usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.one_judgement import judge_one
-from ustad.live.one_visit import RowColumns, VisitReader
 from ustad.live.visit_log import as_visits, log_days, log_ends, log_rows, unpack_habits
-from ustad.scoring.adding_judge import p_values
+from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
-
-if TYPE_CHECKING:
-    from ustad.live.memory_live import MemoryLive, MemoryWindow
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
@@ -59,11 +50,11 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 @dataclass
 class _Entry:
-    """One entity at hand: its own part of the history, its state, and what the memory network has seen lately."""
+    """One entity at hand: its own part of the history, its state, and what other sources have seen lately."""
 
-    model: HabitModel
+    model: HabitSource
     state: HabitState
-    window: MemoryWindow | None = None
+    windows: list[Any] | None = None
 
 
 class HabitLive:
@@ -92,7 +83,7 @@ class HabitLive:
 
     def __init__(
         self,
-        model: HabitJudge,
+        judge: AddingJudge,
         since: int,
         p_value: float = DEFAULT_P_VALUE,
         reasons: Literal["flagged", "all", "none"] = "flagged",
@@ -100,20 +91,13 @@ class HabitLive:
         most: int = MOST_ENTITIES,
     ) -> None:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
-        if model.habits.counting != "past":
+        self.model: HabitSource = judge.source("habits")
+        if self.model.counting != "past":
             raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
-        self.model, self.since, self.p_value, self.reasons, self.most = model.habits, since, p_value, reasons, most
-        self.memory: MemoryLive | None = None
-        self._alone: Callable[[], AbstractContextManager[None]] = nullcontext
-        if model.memory is not None:
-            from ustad.live.encoded_row import RowEncoder
-            from ustad.live.memory_live import MemoryLive
-            from ustad.network.inference.worker_threads import alone
-
-            self._alone = alone
-            past = model.memory.config.replace({"window.mode": "past"})
-            self.memory = MemoryLive(replace(model.memory, config=past))
-            self._rows = RowEncoder(model.memory.encoder)
+        self.looks, self.about = judge.looks, judge.about
+        self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
+        self.others = tuple(source.live() for source in judge.others)
+        self._most_events = max([1, *(one.most_events for one in self.others)])
         self._visits = VisitReader(self.model.schema, self.model.frame)
         self._gone: set[Any] = set()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -122,16 +106,15 @@ class HabitLive:
     # ------------------------------------------------------------------------------------------ public
     def warm(self, events: Any) -> None:
         """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
-        if self.memory is None:
+        if not self.others:
             return
         table, schema = as_table(events, "context"), self.model.schema
-        length = self.memory.model.config.window.max_events
         table = table.select([c for c in self._columns if c in table.column_names])
         table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
         runs = pc.run_end_encode(table[schema.entity].combine_chunks())
         first = 0
         for entity, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            start = max(first, stop - length)
+            start = max(first, stop - self._most_events)
             self._context[entity] = table.slice(start, stop - start)
             first = stop
 
@@ -150,13 +133,19 @@ class HabitLive:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
         trial = replace(entry, state=entry.state.copy())
         try:
-            with self._alone():
+            with ExitStack() as stack:
+                for one in self.others:
+                    stack.enter_context(one.alone())
                 row = self._score(trial, event)
         except BaseException:
-            entry.window = None  # begun anew from the recent events, which do not hold this one
+            entry.windows = None  # begun anew from the recent events, which do not hold this one
             raise
-        entry.model, entry.state, entry.window = trial.model, trial.state, trial.window
+        entry.model, entry.state, entry.windows = trial.model, trial.state, trial.windows
         return row
+
+    def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Score several in their order."""
+        return [self.update(event) for event in events]
 
     def _score(self, entry: _Entry, event: Mapping[str, Any]) -> dict[str, Any]:
         row = {c: event[c] for c in self._columns if c in event}
@@ -164,16 +153,21 @@ class HabitLive:
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        judgement = self._judge(entry, row, columns, visits)
+        comparison, raw = self._compare(entry, row, columns, visits)
+        judgement = judge_one(self.looks, self.about, raw, comparison)
         model, absences = entry.model, self._absences(entry, row, visits)
-        usual_visits = usual(model.habits, visits, judgement.compared.place, model.widths)
+        usual_visits = usual(model.habits, visits, comparison.compared.place, model.widths)
         usual_facts = usual_columns(model.habits, model.frame, model.schema, columns, visits=visits, found=usual_visits)
-        facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
-        facts["evidence"] = self._evidence(judgement, usual_facts)
-        entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
+        facts = {**self._facts(comparison, raw), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
+        facts["kind"] = str(judgement.kind[0])
+        facts["evidence"] = self._evidence(judgement, comparison, usual_facts)
+        entry.state.move_on(row, self._most_events)
         scores = self._row(row, facts, float(judgement.score[0]))
         if self.reasons == "all" or (self.reasons == "flagged" and scores["alert"]):
-            scores["reason"] = self._words(model, judgement, row, visits, usual_visits=usual_visits)
+            kind = kind_feature(columns, model.schema)
+            word = row[kind.columns[0]] if kind is not None else None
+            words = model.explain_one(comparison, judgement, visits, kind=word, usual_visits=usual_visits)
+            scores["reason"] = words
         scores |= {"absences": absences} if absences else {}
         return scores if change is None else {**scores, "change": change}
 
@@ -258,37 +252,30 @@ class HabitLive:
         if len(state.log) >= MOST_VISITS:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
-            entry.model, entry.window = replace(model, habits=habits), None
+            entry.model, entry.windows = replace(model, habits=habits), None
         state.log = np.concatenate([state.log, log_rows(visits)])
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""
-        log, habits = entry.state.log, entry.model.habits
+        log = entry.state.log
         if not len(log) or not entry.model.absorb_after or log_days(log)[-1] >= visits.day[0]:
             return None
-        before = as_visits(log, visits.entity_ids[0])
-        changes = find_changes(habits, before, self.model.habits.last_day)
-        return describe_changes(self.model.schema, self.model.frame, habits, before, changes=changes)[0]
+        return entry.model.describe_change(as_visits(log, visits.entity_ids[0]), self.model.habits.last_day)
 
     def _absences(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> list[dict[str, Any]]:
         """Nearly certain visits that did not come and whose time has passed with the event."""
         model, log = entry.model, entry.state.log[-LOOKED_AT:]
-        if model.absences is None or not len(log) or log["time"][-1] != visits.time[0]:
+        if not len(log) or log["time"][-1] != visits.time[0] or not model.may_miss(*log_ends(log)):
             return []
-        if not may_close(model.habits, *log_ends(log)):
-            return []
-        recent = as_visits(log, visits.entity_ids[0])
-        last = np.arange(len(log)) == len(log) - 1
-        expected = judge_visits(model.habits, recent, model.habits.locate(recent)[1], last)
-        if not expected.surprise.any():
-            return []
-        return tell_absences(model, expected.of_rows(last.astype(np.int64) - 1), self._table([row]))[1].to_pylist()
+        return model.tell_missed(as_visits(log, visits.entity_ids[0]), lambda: self._table([row]))
 
     # ----------------------------------------------------------------------------------------- scoring
-    def _judge(self, entry: _Entry, row: dict[str, Any], columns: RowColumns, visits: Visits) -> Judged:
-        """The event judged."""
+    def _compare(
+        self, entry: _Entry, row: dict[str, Any], columns: RowColumns, visits: Visits
+    ) -> tuple[HabitFacts, dict[str, float]]:
+        """The event compared with its history, and the raw answers of all sources."""
         model, state = entry.model, entry.state
-        unseen = unseen_parts(columns, visits, model.schema)  # of the event as it came: a place that is found has a key
+        unseen = model.find_unseen(columns, visits)  # of the event as it came: a place that is found has a key
         visits = self._find_place(entry, visits)
         located = model.habits.locate(visits)
         counts = np.array([state.count(int(located[1][0]))])
@@ -301,7 +288,7 @@ class HabitLive:
         )  # fmt: skip
         raw = {name: float(values[0]) for name, values in comparison.terms.items()}
         raw |= self._ask(entry, row, visits, int(located[0][0]))
-        return judge_one(model, comparison, raw, unseen=unseen, entity=visits.entity_ids)
+        return HabitFacts(comparison, unseen, visits.entity_ids, np.zeros(1, np.int64)), raw
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
@@ -315,18 +302,17 @@ class HabitLive:
         return replace(visits, key=np.array([key], np.uint64))
 
     def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits, place: int) -> dict[str, float]:
-        """The memory network's terms of the newest event, from a window that ends with it."""
-        if self.memory is None:
+        """The other sources' answers about the newest event, from windows that end with it."""
+        if not self.others:
             return {}
-        if entry.window is None:
-            entry.window = self.memory.start(entry.model.habits, self._before(entry.state, visits.entity_ids[0]))
-        last = entry.state.last
-        arrays = self._rows.encode(row, last)
-        if arrays is None:  # values that only a table knows how to convert
-            before = [] if last is None else [self._table([last])]
-            pair = pa.concat_tables([*before, self._table([row])], promote_options="permissive")
-            arrays = self.memory.model.encoder.encode(pair)
-        return self.memory.ask(entry.window, arrays, visits, place)
+        if entry.windows is None:
+            before = self._before(entry.state, visits.entity_ids[0])
+            entry.windows = [one.start(entry.model.habits, before) for one in self.others]
+        rows = [row] if entry.state.last is None else [entry.state.last, row]
+        raw: dict[str, float] = {}
+        for one, window in zip(self.others, entry.windows, strict=True):
+            raw |= one.ask_row(window, rows, visits, place, table=self._table)
+        return raw
 
     def _before(self, state: HabitState, entity: Any) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""
@@ -335,25 +321,30 @@ class HabitLive:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
-    def _facts(self, judgement: Judged) -> dict[str, Any]:
+    def _facts(self, facts: HabitFacts, raw: Mapping[str, float]) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
-        distance = float(judgement.compared.distance[0])
+        compared, distance = facts.compared, float(facts.compared.distance[0])
         return {
             "final": True,
-            "visits_now": int(judgement.compared.count[0]),
+            "visits_now": int(compared.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
-            "new_place": bool(judgement.compared.place[0] < 0),
-            "kind": str(judgement.kind[0]),
-            "uncertainty_noise": _first(judgement.doubts.get(NOISE)),
-            "uncertainty_model": _first(judgement.doubts.get(DOUBT)),
+            "new_place": bool(compared.place[0] < 0),
+            "uncertainty_noise": _plain(raw.get(NOISE)),
+            "uncertainty_model": _plain(raw.get(DOUBT)),
         }
 
-    def _evidence(self, judgement: Judged, usual_facts: dict[str, Any]) -> list[dict[str, Any]]:
+    def _evidence(
+        self, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
         surprise, share = (
             {n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares)
         )
-        numbers = numbers_asked(self.model.schema, usual_facts, judgement)
-        first = {question: {what: v[0] for what, v in facts.items()} for question, facts in numbers.items()}
+        schema = self.model.schema
+        numbers = {
+            **self.model.numbers(schema, Answers({}, facts=facts), usual_facts),
+            **expected_numbers(schema, usual_facts, self.about),
+        }
+        first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
         return evidence_of_one(surprise, share, first)
 
     def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
@@ -362,17 +353,6 @@ class HabitLive:
         p_value = float(p_values(np.array([score]))[0])
         alert = p_value <= raised(self.p_value, floor=0.0)
         return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": None}
-
-    def _words(
-        self, model: HabitModel, judgement: Judged, row: dict[str, Any], visits: Visits, *, usual_visits: Usual
-    ) -> str | None:
-        kind = kind_feature(RowColumns(row), model.schema)
-        word = row[kind.columns[0]] if kind is not None else None
-        return plain_words(model, judgement, 0, visits, at=0, kind=word, usual_visits=usual_visits)
-
-
-def _first(values: np.ndarray | None) -> float | None:
-    return None if values is None else _plain(values[0])
 
 
 def _plain(value: Any) -> Any:

@@ -20,16 +20,16 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Features, periods
 from ustad.files import as_table
-from ustad.live.encoded_row import RowEncoder
-from ustad.live.network_step import LiveStep, Result
 from ustad.live.one_row import RowJudge
 from ustad.network.inference.neighbours import live_through_lists
 from ustad.network.inference.sampled_terms import Layout
 from ustad.network.inference.sampling import inference
 from ustad.network.inference.worker_threads import alone
+from ustad.network.live.network_step import LiveStep, Result
 from ustad.network_model import ScoringModel, owners
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
@@ -70,7 +70,7 @@ class LiveScorer:
         cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
-        self.model = model.causal()
+        self.model, self.since = model.causal(), None  # the last window of each entity is all it remembers
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         self._samples = model.config.scoring.samples if network.config.epistemic else 1

@@ -16,8 +16,8 @@ import numpy as np
 from ustad.distribution import UNSURE, Distribution
 from ustad.events.encoder import UNKNOWN, EventArrays
 from ustad.events.observed import DAY_MINUTES, gap_minutes, unseen_ends
-from ustad.live.network_step import Result
 from ustad.network.inference.unseen_losses import is_timed, nearest
+from ustad.network.live.network_step import Result
 from ustad.network_model import ScoringModel
 from ustad.schema import Term
 from ustad.scoring.evidence import evidence_of_one

@@ -16,9 +16,8 @@ from numba import njit
 from torch import Tensor
 
 from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES, length_weight, start_weight
-from ustad.events.visits import Visits
+from ustad.events.visits import LONGEST, Visits
 from ustad.habits.history import Habits
-from ustad.habits.population import LONGEST
 
 HOURS, DURATIONS = 24, 16  # bins of an own place's starts (for each kind of day) and durations
 COUNTS = 1 + 2 * HOURS + DURATIONS

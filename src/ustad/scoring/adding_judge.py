@@ -1,54 +1,179 @@
 """Our judge: what speaks together against an event adds up, and its most unusual look is the score.
 
-It asks a source and makes scores, incidents, kinds, reasons and scores of entities of the answers. It knows nothing
-of habits or networks: a source is what keeps the protocol `Source`.
+It asks its sources, calibrates and adds up what they answer (`looks.py`), and makes scores, incidents, kinds, reasons
+and scores of entities of it. It knows nothing of habits or networks: a source is what keeps the contract of
+`ustad.evidence_source`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from safetensors.numpy import load_file, save_file
 
 from ustad.config import ConfigError
-from ustad.distribution import Tail
+from ustad.distribution import UNSURE, Tail
+from ustad.evidence_source import Answers, HistorySource, Source
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
+from ustad.scoring.entity_tests import AgentReference, Period, combined, strongest
 from ustad.scoring.evidence import evidence_column
-from ustad.scoring.incidents import find_incidents, leading_events, order_by_time, rows_with_reason
-from ustad.scoring.judge import Answers, Request, Source, Span, worst_rows
+from ustad.scoring.incidents import (
+    Count,
+    count_incidents,
+    find_incidents,
+    leading_events,
+    order_by_time,
+    rows_with_reason,
+)
+from ustad.scoring.judge import Request, Span, worst_rows
+from ustad.scoring.looks import Groups, Looks, unit_weights
 from ustad.scoring.score_table import add_measurements, set_columns
 from ustad.tables import agent_codes
+from ustad.ties import first_highest, raised
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
+#: Files of a model directory with what the judge knows, and what its sources leave to it.
+TENSORS, FACTS = "habits.safetensors", "habits.json"
 
 
-class AddingJudge:
-    """Scores by what a source answers; whoever derives from it says which source that is."""
+@dataclass(frozen=True)
+class Judgement:
+    """N events judged, in the order of their table, and E entities."""
+
+    surprise: dict[str, np.ndarray]  # question → -log10 p, float64 [N]
+    looks: dict[str, np.ndarray]  # look → -log10 p, float64 [N]
+    shares: dict[str, np.ndarray]  # question → its share of the look that decides, float64 [N]
+    score: np.ndarray  # float64 [N] -log10 p of the event by itself
+    kind: np.ndarray  # object [N] what sort of unusual
+    about: Mapping[str, str]  # questions about a `start` or a `length`
+    entity_ids: np.ndarray
+    entity: np.ndarray  # int64 [N] index into entity_ids
+    agents: dict[str, np.ndarray]  # test of entities → -log10 p, float64 [E]
+    answers: tuple[Answers, ...]  # of each source
 
     @property
-    def source(self) -> Source:
-        raise NotImplementedError
+    def agent_score(self) -> np.ndarray:
+        """What the tests say together: float64 [E]."""
+        return combined(self.agents)
+
+    def uncertainty(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Noise and doubt of each event, None where no source knows them."""
+        return _first(one.noise for one in self.answers), _first(one.doubt for one in self.answers)
+
+
+@dataclass(frozen=True)
+class AddingJudge:
+    """Sources, and what their answers about normal events are like."""
+
+    history: HistorySource  # keeps what is known of entities, and answers questions itself
+    others: tuple[Source, ...]
+    looks: Looks
+    agents: AgentReference
+    counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
+
+    @classmethod
+    def fit(
+        cls,
+        sources: tuple[HistorySource, tuple[Source, ...]],
+        week: Any,
+        answers: Sequence[Answers],
+        calibrates: np.ndarray,
+        *,
+        without: tuple[str, ...] = (),
+    ) -> AddingJudge:
+        """Calibrate on what the sources answer about a week of normal events (a case); `calibrates` says of each event
+        whether it does. Questions `without` are left out."""
+        raw = {name: values for name, values in _join(answers, "raw").items() if name not in without}
+        history, others = sources
+        period = _period(week)
+        groups = Groups.of(period.entity, period.entity_key, calibrates)
+        weights = unit_weights(source.looks for source in (history, *others))
+        looks, score = Looks.of_week(raw, _first(one.doubt for one in answers), groups, weights)
+        chosen = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
+        agents = AgentReference.fit(score, period, chosen, _join(answers, "tests"))
+        counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
+        return cls(history, others, looks, agents, tuple(counts))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self.history, *self.others)
+
+    def source(self, name: str) -> Any:
+        """A source by its name, None where this judge does not ask it."""
+        return next((source for source in self.sources if source.name == name), None)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Questions about a `start` or a `length`."""
+        return {question: part for source in self.sources for question, part in source.about.items()}
 
     @property
     def schema(self) -> EventSchema:
-        return self.source.schema
+        return self.history.schema
 
     @property
     def reference(self) -> int:
-        return self.source.reference
+        return self.looks.events.count
 
     @property
     def known_until(self) -> int | None:
-        return self.source.known_until
+        return self.history.known_until
 
     @property
     def ranked(self) -> tuple[str, ...]:
         return ()
+
+    # ------------------------------------------------------------------------------------ judging
+    def judge(
+        self,
+        events: pa.Table,
+        context: pa.Table | None = None,
+        count_days: tuple[int, int] | None = None,
+        test_days: tuple[int, int] | None = None,
+    ) -> Judgement:
+        """Scores of every row of `events` and of their entities. Local days in which visits are counted, and entities
+        tested: by default those of the events, and of context that is counted (`HistorySource.open_case`)."""
+        case = self.history.open_case(events, context, count_days, test_days)
+        answers = tuple(source.answer(case) for source in self.sources)
+        surprise, looks, score = self.looks.weigh(_join(answers, "raw"))
+        shares = self.looks.share(looks, surprise)
+        period = _period(case)
+        agents = self.agents.judge(score, period, _join(answers, "tests")) | _join(answers, "evidence")
+        return Judgement(
+            surprise,
+            looks,
+            shares,
+            score,
+            self._find_kinds(answers, shares),
+            self.about,
+            case.visits.entity_ids,
+            period.entity,
+            agents,
+            answers,
+        )
+
+    def _find_kinds(self, answers: Sequence[Answers], shares: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What the sources say; else `unsure` where doubt is among its reference's highest 5 %, or `predictable`."""
+        leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
+        about = np.array([self.about.get(name) for name in leads], dtype=object)
+        doubt = _first(one.doubt for one in answers)
+        kind = np.full(len(leads), "predictable", dtype=object)
+        if doubt is not None and self.looks.doubt is not None:
+            kind[np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)] = "unsure"
+        for source, own in zip(self.sources, answers, strict=True):
+            kinds = source.find_kinds(own, leads, about)
+            if kinds is not None:
+                kind = np.where(kinds == None, kind, kinds)  # noqa: E711  # of each element
+        return kind
 
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
@@ -56,35 +181,69 @@ class AddingJudge:
         """Everything but the alerts. Events that may become alerts have their reason already."""
         if request.coverage is not None:
             raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
-        source = self.source
-        answers = source.ask(events, context, span.counted, (span.first, span.last))
-        p_value = p_values(answers.score)
-        incidents = find_incidents(events, self.schema, p_value, answers.score)
-        worst = worst_rows(answers.score, answers.entity)
+        judgement = self.judge(events, context, span.counted, (span.first, span.last))
+        score, p_value = judgement.score, p_values(judgement.score)
+        incidents = find_incidents(events, self.schema, p_value, score)
+        worst = worst_rows(score, judgement.entity)
         rows = np.arange(events.num_rows if request.reasons == "all" else 0)
         if request.reasons == "flagged":
             rule = request.rule.widest(span.days)
-            likely, _ = flag_events(p_value, answers.score, incidents.echo, rule, days=span.days, order=incidents.order)
+            likely, _ = flag_events(p_value, score, incidents.echo, rule, days=span.days, order=incidents.order)
             rows = np.union1d(rows_with_reason(incidents.incident_id, incidents.order, likely), worst)
-        texts: list[str | None] = [None] * events.num_rows
-        for row, text in zip(rows, source.explain(answers, events, rows), strict=True):
-            texts[row] = text
-        measurements = source.measure(answers, events)
-        noise, doubt = (_floats(values, events.num_rows) for values in source.uncertainty(answers))
+        asked = tuple(zip(self.sources, judgement.answers, strict=True))
+        measurements = {name: c for source, own in asked for name, c in source.measure(own, events).items()}
+        numbers = {n: v for source, own in asked for n, v in source.numbers(self.schema, own, measurements).items()}
+        noise, doubt = (_floats(values, events.num_rows) for values in judgement.uncertainty())
         columns = {
             "uncertainty_noise": noise,
             "uncertainty_model": doubt,
-            "evidence": evidence_column(answers.surprise, answers.shares, source.numbers(answers, measurements)),
-            "score": answers.score,
+            "evidence": evidence_column(judgement.surprise, judgement.shares, numbers),
+            "score": score,
             "p_value": p_value,
             "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
             "echo": incidents.echo,
             "final": np.ones(events.num_rows, bool),
-            "kind": pa.array(answers.kind.tolist(), pa.string()),
-            "reason": pa.array(texts, pa.string()),
+            "kind": pa.array(judgement.kind.tolist(), pa.string()),
+            "reason": pa.array(self._explain(judgement, events, rows), pa.string()),
         }
         table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), columns)
-        return add_measurements(table, measurements), agent_table(source, answers, table, worst)
+        return add_measurements(table, measurements), self.agent_table(judgement, table, worst)
+
+    def _explain(self, judgement: Judgement, events: pa.Table, rows: np.ndarray) -> list[str | None]:
+        """A sentence for each of the rows, by the first source that has one; None for the others."""
+        texts: list[str | None] = [None] * events.num_rows
+        sentences = (
+            source.explain(answers, judgement, events, rows)
+            for source, answers in zip(self.sources, judgement.answers, strict=True)
+        )
+        for row, text in zip(rows, _first(sentences) or (), strict=False):
+            texts[row] = text
+        return texts
+
+    def agent_table(self, judgement: Judgement, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
+        """A row for each entity; `worst` are the rows of their most unusual events."""
+        schema, tests = self.schema, strongest(judgement.agents)
+        label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
+        score, at = judgement.agent_score, pa.array(worst)
+        reasons: Sequence[str | None] = event_scores["reason"].take(at).to_pylist()
+        more: dict[str, pa.Array] = {}
+        for source, answers in zip(self.sources, judgement.answers, strict=True):
+            reasons = source.explain_entities(answers, tests, reasons)
+            more |= source.describe_entities(answers, event_scores)
+        return pa.table(
+            {
+                schema.entity: pa.array(judgement.entity_ids.tolist()).cast(event_scores[schema.entity].type),
+                "score": score,
+                "p_value": p_values(score),
+                "n_events": np.bincount(judgement.entity, minlength=len(score)),
+                "n_incidents": np.bincount(judgement.entity[leading_events(event_scores)], minlength=len(score)),
+                "worst_incident_id": event_scores["incident_id"].take(at),
+                f"worst_{label}": event_scores[label].take(at),
+                "reason": pa.array(reasons, pa.string()),
+                **{f"surprise_{name}": values for name, values in judgement.agents.items()},
+                **more,
+            }
+        )
 
     def stand(self, ranks: Sequence[Tail] | None) -> None:
         """Scores rest on the reference alone."""
@@ -107,33 +266,71 @@ class AddingJudge:
         reason = pc.if_else(pa.array(has_reason), event_scores["reason"], pa.scalar(None, pa.string()))
         return set_columns(event_scores, {"reason": reason}), agents
 
+    # ------------------------------------------------------------------------------------ keeping
+    def knows(self, entities: np.ndarray) -> np.ndarray:
+        return np.r_[self.history.entity_key, self.agents.entity_key]
+
+    def forget(self, entities: Sequence[Any]) -> AddingJudge:
+        """Without histories and reference weeks; what is normal stays, in which nobody can be told apart."""
+        others = tuple(source.forget(entities) for source in self.others)
+        return replace(self, history=self.history.forget(entities), others=others, agents=self.agents.forget(entities))
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
+        return self.history.name_places(stays, radius_m)
+
+    def with_histories(self, table: pa.Table) -> AddingJudge:
+        return replace(self, history=self.history.with_histories(table))
+
+    def save(self, place: Path) -> None:
+        """The files of all sources, and the judge's own: arrays as safetensors, the rest as JSON."""
+        tensors = {**self.looks.to_tensors(), **self.agents.to_tensors()}
+        facts = {**self.looks.facts(), "incidents": self.counts}
+        for source in self.sources:
+            arrays, own = source.save(place)
+            tensors, facts = {**tensors, **arrays}, {**facts, **own}
+        save_file({name: np.ascontiguousarray(values) for name, values in tensors.items()}, place / TENSORS)
+        (place / FACTS).write_text(json.dumps(facts))
+
+    @classmethod
+    def load(
+        cls, history: HistorySource, others: tuple[Source, ...], kept: tuple[Mapping[str, Any], Mapping[str, Any]]
+    ) -> AddingJudge:
+        """From loaded sources and what `read_judge` says."""
+        tensors, facts = kept
+        counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
+        weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
+        looks = Looks.from_tensors(tensors, facts["terms"], weights)
+        return cls(history, others, looks, AgentReference.from_tensors(tensors), counts)
+
+
+def read_judge(place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and facts that `AddingJudge.save` wrote; nothing in them is executed."""
+    return load_file(place / TENSORS), json.loads((place / FACTS).read_text())
+
 
 def p_values(score: np.ndarray) -> np.ndarray:
     """From -log10 p; never exactly 0, however extreme."""
     return np.power(10.0, -np.minimum(score, SMALLEST))
 
 
-def agent_table(source: Source, answers: Answers, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
-    """A row for each entity; `worst` are the rows of their most unusual events."""
-    schema = source.schema
-    label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
-    score, at = answers.agent_score, pa.array(worst)
-    reasons = source.explain_entities(answers, event_scores["reason"].take(at).to_pylist())
-    return pa.table(
-        {
-            schema.entity: pa.array(answers.entity_ids.tolist()).cast(event_scores[schema.entity].type),
-            "score": score,
-            "p_value": p_values(score),
-            "n_events": np.bincount(answers.entity, minlength=len(score)),
-            "n_incidents": np.bincount(answers.entity[leading_events(event_scores)], minlength=len(score)),
-            "worst_incident_id": event_scores["incident_id"].take(at),
-            f"worst_{label}": event_scores[label].take(at),
-            "reason": pa.array(reasons, pa.string()),
-            **{f"surprise_{name}": values for name, values in answers.agents.items()},
-            **source.describe_entities(answers, event_scores),
-        }
-    )
-
-
 def _floats(values: np.ndarray | None, rows: int) -> Any:
     return pa.nulls(rows, pa.float64()) if values is None else np.asarray(values, np.float64)
+
+
+def _join(answers: Sequence[Answers], what: str) -> dict[str, np.ndarray]:
+    """What all sources say, by name."""
+    return {name: values for one in answers for name, values in getattr(one, what).items()}
+
+
+def _first(values: Iterable[Any]) -> Any:
+    """The first that is known."""
+    return next((value for value in values if value is not None), None)
+
+
+def _period(case: Any) -> Period:
+    """The events of a case, as tests of entities see them."""
+    visits = case.visits
+    return Period(case.entity, visits.entity_key, visits.day[case.order], case.test_days)

@@ -4,11 +4,14 @@ In go events in the order of their times with their own p-values; out comes the 
 to. An event with p ≤ 0.05 joins the incident of the event right before it, if that began within a day, or an incident
 of the last seven days with an event at the same place and about the same hour; else it begins one. `IncidentLog` does
 that one event at a time, for live scoring and for bulk alike, so that both agree.
+
+How many of the unusual events of normal people lead an incident is counted when a judge is fitted and kept with it, so
+that live scoring knows which p-value gives as many alerts a day as are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +33,13 @@ SAME_HOUR = 2 * _MICROSECONDS_PER_HOUR
 _DAY = 24 * _MICROSECONDS_PER_HOUR
 #: Incidents of an entity that are remembered, the latest ones.
 MOST_INCIDENTS = 32
+#: p-values that are counted, the largest first.
+LEVELS = (UNUSUAL, 0.02, 0.01, 0.005, 0.002, 0.001)
+#: Fewer events than so many do not say which share of them leads; a larger p-value does.
+FEWEST = 30
+
+#: A p-value, events up to it, incidents that they make.
+Count = tuple[float, int, int]
 
 
 @dataclass
@@ -269,3 +279,41 @@ def incident_table(event_scores: pa.Table, schema: EventSchema, measurements: pa
         }
     )
     return table.sort_by([("score", "descending"), ("incident_id", "ascending")])
+
+
+# ------------------------------------------------------------------------------------- how many events lead one
+def count_incidents(events: pa.Table, schema: EventSchema, scores: np.ndarray) -> list[Count]:
+    """Of normal events and their scores (-log10 p), at each level."""
+    p_values = np.power(10.0, -scores)
+    leads = ~find_incidents(events, schema, p_values, scores).echo
+    small = [p_values <= raised(level) for level in LEVELS]
+    return [(level, int(mask.sum()), int((mask & leads).sum())) for level, mask in zip(LEVELS, small, strict=True)]
+
+
+def leading_share(p_value: float, counts: Sequence[Count]) -> float:
+    """Which share of normal events up to a p-value leads an incident; 1 where the model does not say."""
+    shares = [
+        (level, incidents / events)
+        for level, events, incidents in counts
+        if incidents and (events >= FEWEST or level == UNUSUAL)
+    ]
+    if not shares:
+        return 1.0
+    levels, values = np.array(shares[::-1]).T
+    return float(np.interp(np.log10(p_value), np.log10(levels), values))
+
+
+def incident_share(p_value: float, counts: Sequence[Count]) -> float:
+    """How many incidents, as a share of all normal events, come up to a p-value. Above `UNUSUAL` every event raises an
+    alert of its own."""
+    unusual = min(p_value, UNUSUAL)
+    return unusual * leading_share(unusual, counts) + p_value - unusual
+
+
+def threshold_for(share: float, counts: Sequence[Count]) -> float:
+    """The p-value up to which as many incidents come as are a `share` of all normal events."""
+    low, high = share, 1.0
+    for _ in range(60):  # the number of incidents rises with the p-value
+        middle = (low + high) / 2
+        low, high = (middle, high) if incident_share(middle, counts) < share else (low, middle)
+    return high

@@ -8,7 +8,7 @@ paper's highest percentile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -20,7 +20,7 @@ from ustad.dataset import event_days
 from ustad.distribution import Tail
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.incident_rate import Count
+from ustad.scoring.incidents import Count
 from ustad.ties import tied_ranks
 
 Reasons = Literal["flagged", "all", "none"]
@@ -59,79 +59,6 @@ class Span:
         """Of the first and last scored day and the days of counted context."""
         every = [first, last, *(int(day) for day in context_days)]
         return cls(first, last, (min(every), max(every)))
-
-
-class Answers(Protocol):
-    """What a source answers about N events of E entities, each answer as -log10 p on normal data."""
-
-    @property
-    def surprise(self) -> Mapping[str, np.ndarray]:
-        """Question → float64 [N], NaN without an answer."""
-
-    @property
-    def shares(self) -> Mapping[str, np.ndarray]:
-        """Question → its share of the score, float64 [N]."""
-
-    @property
-    def score(self) -> np.ndarray:
-        """What the answers add up to, calibrated: float64 [N]."""
-
-    @property
-    def kind(self) -> np.ndarray:
-        """What sort of unusual: object [N]."""
-
-    @property
-    def entity_ids(self) -> np.ndarray: ...
-
-    @property
-    def entity(self) -> np.ndarray:
-        """Index into `entity_ids`: int64 [N]."""
-
-    @property
-    def agents(self) -> Mapping[str, np.ndarray]:
-        """Test of entities → float64 [E]."""
-
-    @property
-    def agent_score(self) -> np.ndarray:
-        """What the tests say together: float64 [E]."""
-
-
-class Source(Protocol):
-    """What answers questions about events. A judge sees no more of it than this."""
-
-    @property
-    def schema(self) -> EventSchema: ...
-
-    @property
-    def reference(self) -> int:
-        """How many normal events its answers are calibrated on."""
-
-    @property
-    def known_until(self) -> int | None:
-        """The last day of the entities' histories, where it has any."""
-
-    def ask(
-        self, events: pa.Table, context: pa.Table | None, count_days: tuple[int, int], test_days: tuple[int, int]
-    ) -> Any:
-        """`Answers` in the order of the events; local days in which visits are counted, and entities tested."""
-
-    def measure(self, answers: Any, events: pa.Table) -> Mapping[str, np.ndarray]:
-        """What was measured, as columns of details."""
-
-    def numbers(self, answers: Any, measurements: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-        """By question those numbers of its evidence that are known (`evidence.NUMBERS`)."""
-
-    def uncertainty(self, answers: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Noise and doubt of each event, None where it knows neither."""
-
-    def explain(self, answers: Any, events: pa.Table, rows: np.ndarray) -> list[str]:
-        """A sentence for each of these rows."""
-
-    def explain_entities(self, answers: Any, worst: Sequence[str | None]) -> list[str | None]:
-        """A sentence for each entity, from that of its most unusual event."""
-
-    def describe_entities(self, answers: Any, event_scores: pa.Table) -> Mapping[str, pa.Array]:
-        """Further columns of the table of entities."""
 
 
 class Judge(Protocol):
@@ -178,6 +105,12 @@ class Judge(Protocol):
 
     def forget(self, entities: Sequence[Any]) -> Judge:
         """Without what is kept of some entities."""
+
+    def facts(self) -> dict[str, Any]:
+        """What is said of it beside its training, for `facts.json` and the card."""
+
+    def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
+        """The kind of each entity's nearest own place within the radius, None where none is known."""
 
     def with_histories(self, table: pa.Table) -> Judge:
         """The same with these histories of entities alone, where it has any."""

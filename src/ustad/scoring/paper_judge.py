@@ -24,8 +24,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.calibration import Calibration, Parts, apply_tails, corrected_score, highest
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
-from ustad.scoring.incident_rate import Count
-from ustad.scoring.incidents import find_incidents, leading_events
+from ustad.scoring.incidents import Count, find_incidents, leading_events
 from ustad.scoring.judge import Request, Span, worst_rows
 from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
 from ustad.tables import agent_codes, identity_hash
@@ -78,6 +77,8 @@ class PaperSource(Protocol):
         """The events in their order with what was measured (`score_table.add_measurements`)."""
 
     def forget(self, entities: Iterable[Any]) -> Self: ...
+
+    def index_neighbours(self) -> dict[str, float] | None: ...
 
     def save(self, place: Path) -> None: ...
 
@@ -213,6 +214,13 @@ class PaperJudge(Generic[Model]):
 
     def forget(self, entities: Sequence[Any]) -> PaperJudge[Model]:
         return replace(self, model=self.model.forget(entities))
+
+    def facts(self) -> dict[str, Any]:
+        """How well neighbours are found live, measured."""
+        return {"neighbours": self.model.index_neighbours()}
+
+    def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
+        return [None] * stays.num_rows
 
     def with_histories(self, table: pa.Table) -> PaperJudge[Model]:
         """Windows are all that it knows of an entity."""

@@ -30,8 +30,7 @@ from ustad.page.store import Row
 from ustad.page.translate import Layout, event_rows, event_table, has_event_ids, keys_for
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.incident_rate import Count, incident_share, threshold_for
-from ustad.scoring.incidents import IncidentLog
+from ustad.scoring.incidents import Count, IncidentLog, incident_share, threshold_for
 from ustad.service.live_backends import make_backend
 from ustad.service.live_incidents import join_incident, pack_state, unpack_state
 from ustad.service.live_weights import LiveWeights

@@ -1,4 +1,4 @@
-"""What scores live for the service: habits, or the paper's network, behind the same few calls.
+"""What scores live for the service, with state or without, behind the same few calls.
 
 In: rows of events in order of agent and time. Out: the columns of their scores, and each agent's state as bytes, which
 the store keeps in the same transaction as the events.
@@ -7,21 +7,17 @@ the store keeps in the same transaction as the events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ustad.dataset import event_days
 from ustad.detector import Detector
-from ustad.habit_judge import HabitJudge
-from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
+from ustad.live.live_judges import Live, make_live
 from ustad.page.queries import CONTEXT_EVENTS
+from ustad.schema import EventSchema
 from ustad.service.pipeline import ScoreBatch
-
-if TYPE_CHECKING:
-    from ustad.live.network_live import LiveScorer
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
@@ -46,20 +42,16 @@ class Backend(Protocol):
 
 def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
     """The scorer of a loaded model; `most` agents are at hand."""
-    if isinstance(detector.judge, HabitJudge):
-        return HabitBackend(detector.judge, p_value, most + 1)
-    from ustad.live.network_live import LiveScorer
-
-    model = detector.paper().model.causal()
-    return NetworkBackend(LiveScorer(model, detector.device, p_value=p_value, reasons="flagged"))
+    live = make_live(detector.judge, device=detector.device, p_value=p_value, most=most + 1)
+    return StateBackend(live, detector.schema) if live.since is not None else WindowBackend(live)
 
 
-class NetworkBackend:
-    """The paper's score: the last window of each agent is all it remembers."""
+class WindowBackend:
+    """Of a scorer that remembers the last window of each agent and nothing else."""
 
     context = CONTEXT_EVENTS
 
-    def __init__(self, live: LiveScorer) -> None:
+    def __init__(self, live: Live) -> None:
         self._live = live
 
     def missing(self, agent: str) -> bool:
@@ -82,16 +74,13 @@ class NetworkBackend:
         self._live.forget(agent)
 
 
-class HabitBackend:
-    """Counts visits from the day after the model's own history, which moves on with them. `most` agents are at hand."""
+class StateBackend:
+    """Of a scorer that counts from the day after the model's own history, which moves on; agents' states are kept."""
 
     context = MOST_REPLAY
 
-    def __init__(self, model: HabitJudge, p_value: float, most: int) -> None:
-        causal = HabitJudge(replace(model.habits, counting="past"), model.memory)
-        self.since = model.habits.habits.last_day + 1
-        self._schema = model.habits.schema
-        self._live = HabitLive(causal, self.since, p_value, reasons="all", most=most)  # the slider shows any event
+    def __init__(self, live: Any, schema: EventSchema) -> None:
+        self._live, self._schema, self.since = live, schema, live.since
         self._empty = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
 
     def missing(self, agent: str) -> bool:

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.events.visits import read_visits
-from ustad.habit_judge import HabitJudge
-from ustad.habits.kernels import nearest_place
 from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois, set_columns
 from ustad.scoring.judge import Judge
 
@@ -24,7 +20,7 @@ class PlaceNames:
 
     def __init__(self, pois: Path | None, judge: Judge | None) -> None:
         self._pois = PoiIndex(read_pois(pois)) if pois is not None else None
-        self._habits = judge.habits if isinstance(judge, HabitJudge) else None
+        self._judge = judge
 
     def name(self, stays: pa.Table, radius_m: float) -> pa.Table:
         """Stays with what is known of their places; `unknown` where nothing is."""
@@ -46,11 +42,5 @@ class PlaceNames:
 
     def _own(self, stays: pa.Table, radius_m: float) -> pa.Array:
         """The kind of the agent's nearest own place within the radius."""
-        kinds = np.full(stays.num_rows, UNKNOWN, dtype=object)
-        model = self._habits
-        if model is not None and model.frame.projection is not None and model.frame.categories:
-            h, visits = model.habits, read_visits(stays, model.schema, model.frame)
-            place, km = nearest_place(h.owners(visits), visits.x, visits.y, h.place_offsets, h.place_x, h.place_y)
-            code = np.where(km <= radius_m / 1000.0, np.append(h.place_category, 0)[place], 0)
-            kinds[visits.row] = np.array([UNKNOWN, *model.frame.categories], dtype=object)[code]
-        return pa.array(kinds.tolist(), pa.string())
+        kinds = self._judge.name_places(stays, radius_m) if self._judge is not None else [None] * stays.num_rows
+        return pa.array([UNKNOWN if kind is None else kind for kind in kinds], pa.string())

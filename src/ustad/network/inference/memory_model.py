@@ -1,14 +1,16 @@
-"""The memory network with what it needs to be asked: fitted on training events, it gives terms for any events.
+"""The network that attends to own places as a source of evidence: fitted on training events, it can be asked of any.
 
-In go training and validation tables; out comes a `MemoryModel` whose `terms` fit `HabitModel`'s extra terms. The
-own places it reads always come from the habits it is given, so what is not in them cannot leak in.
+In go training and validation tables; out comes a `MemoryModel`. The own places it reads always come from the history
+that a case brings, so what is not in it cannot leak in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +23,11 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.evidence_source import DOUBT, NOISE, Answers, LiveSource, Source
 from ustad.habits.history import Habits
-from ustad.habits.kinds import DOUBT, NOISE
+from ustad.habits.stages import Case
 from ustad.network.dual_transformer import DualTransformer, build_network
-from ustad.network.inference.memory_terms import MemorySamples, sample_memory
+from ustad.network.inference.memory_terms import RAW, MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import read_older
 from ustad.network.training.loop import FitResult
@@ -40,8 +43,30 @@ WEIGHTS = "memory.safetensors"
 _ASKING = Lock()
 
 
+class NetworkSource(Source):
+    """What a judge may ask of such a network, wherever it runs."""
+
+    name = "network"
+    looks: ClassVar = {"visit": RAW}
+    about: ClassVar = {"memory_start": "start", "memory_duration": "length"}
+
+    def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> Mapping[str, np.ndarray]:
+        """Raw answers about every event and both uncertainties, by row, with the own places of `habits`; `before` is
+        context."""
+        raise NotImplementedError
+
+    def answer(self, case: Case) -> Answers:
+        """Of each event with the own places of its history."""
+        values: dict[str, np.ndarray] = {}
+        for habits, rows, before in case.stages():
+            for name, answers in self.terms(habits, case.events(rows), before).items():
+                values.setdefault(name, np.full(len(case.order), np.nan, answers.dtype))[rows] = answers
+        noise, doubt = (values.pop(name, None) for name in (NOISE, DOUBT))
+        return Answers(values, noise, doubt)
+
+
 @dataclass
-class MemoryModel:
+class MemoryModel(NetworkSource):
     """A memory network, its encoder and frame."""
 
     network: DualTransformer
@@ -82,10 +107,16 @@ class MemoryModel:
         )
         return model
 
-    def save(self, place: Path) -> None:
+    def live(self) -> LiveSource:
+        from ustad.network.live.memory_live import MemoryLive
+
+        return MemoryLive(self)
+
+    def save(self, place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Write the weights into a directory; all else follows from the encoder, the frame and the settings."""
         state = self.network.state_dict()
         save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / WEIGHTS)
+        return {}, {"memory": True}
 
     @classmethod
     def load(cls, place: Path, encoder: Encoder, frame: Frame, config: Config, device: torch.device) -> MemoryModel:
@@ -95,8 +126,6 @@ class MemoryModel:
         return cls(network.to(device).eval(), encoder, frame, config, device)
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
-        """Raw terms of every event and both uncertainties, by row, with the own places of `habits`; `before` is
-        context."""
         config = self.config
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
         with _ASKING:

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from ustad.events.windows import Features
-from ustad.live.compiled_terms import CompiledTerms
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.passes import Passes
 from ustad.network.inference.sampled_terms import Layout, reduce_term
 from ustad.network.inference.sampling import SCALARS, Precision, inference, passes_for
+from ustad.network.live.compiled_terms import CompiledTerms
 from ustad.progress import say
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ustad.clock import MICROSECONDS_PER_DAY
+from ustad.events.encoded_row import ConversionError, as_microseconds, utc_offset, zone_named
 from ustad.events.observed import GAP_COLUMNS, OBSERVED, gap_minutes
 from ustad.events.visits import Frame, Visits, kind_feature, place_feature, place_keys
-from ustad.live.encoded_row import ConversionError, as_microseconds, utc_offset, zone_named
 from ustad.schema import EventSchema
 from ustad.tables import identity_hash
 

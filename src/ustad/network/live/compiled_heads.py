@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from ustad.events.observed import DAY_MINUTES
-from ustad.habits.kinds import DOUBT, NOISE
+from ustad.evidence_source import DOUBT, NOISE
 from ustad.network.inference.inference_kernels import gelu
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import RAW

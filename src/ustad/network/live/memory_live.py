@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,17 +20,19 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
+from ustad.evidence_source import DOUBT, NOISE
 from ustad.habits.history import Habits
-from ustad.habits.kinds import DOUBT, NOISE
-from ustad.live.compiled_heads import CompiledHeads, Target
-from ustad.live.compiled_pass import CompiledPass
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.worker_threads import alone
+from ustad.network.live.compiled_heads import CompiledHeads, Target
+from ustad.network.live.compiled_pass import CompiledPass
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import Memory
 from ustad.network.training.memory_step import recall, targets_of
@@ -59,6 +63,7 @@ class MemoryLive:
     """Answers about newest events; windows are the caller's to keep."""
 
     def __init__(self, model: MemoryModel) -> None:
+        model = replace(model, config=model.config.replace({"window.mode": "past"}))
         if model.device.type != "cpu":  # starting a GPU takes longer than computing one event
             here = torch.device("cpu")
             model = replace(model, network=copy.deepcopy(model.network).to(here), device=here)
@@ -68,6 +73,7 @@ class MemoryLive:
         self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
         if self.network.masked_token.dtype == torch.float32:
             self.compiled = CompiledPass(self.passes), CompiledHeads(self.passes)
+        self.most_events, self._rows = model.config.window.max_events, RowEncoder(model.encoder)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
 
@@ -82,6 +88,25 @@ class MemoryLive:
             self._remember(window, self._embed(arrays, slice(None)), arrays.day.tolist(), data.slot.tolist())
             window.weekday += data.weekday.tolist()
         return window
+
+    def alone(self) -> AbstractContextManager[None]:
+        return alone()
+
+    def ask_row(
+        self,
+        window: MemoryWindow,
+        rows: Sequence[Mapping[str, Any]],
+        visits: Visits,
+        place: int,
+        *,
+        table: Callable[[list[Any]], pa.Table],
+    ) -> dict[str, float]:
+        """`ask` about the last of one or two rows; values that only a table knows how to convert go through one."""
+        arrays = self._rows.encode(rows[-1], rows[0] if len(rows) > 1 else None)
+        if arrays is None:
+            pair = pa.concat_tables([table([row]) for row in rows], promote_options="permissive")
+            arrays = self.model.encoder.encode(pair)
+        return self.ask(window, arrays, visits, place)
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:

@@ -1,0 +1,152 @@
+"""The contract of a source of evidence: something that was fitted on training weeks and answers named questions.
+
+In goes a *case*: events with what is known of their entities (`habits/stages.py`). Out come raw answers, larger for
+what is more unusual. All that follows (calibration, adding up, scores) is the judge's; what was expected, and the words
+for it, are the source's. Whoever has nothing to say leaves a method as it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.schema import EventSchema
+
+Arrays = Mapping[str, np.ndarray]
+#: What the uncertainties of a network are called where they lie among its answers: they are no questions.
+DOUBT, NOISE = "memory_doubt", "memory_noise"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a source says of N events, in the order of their table, and of their E entities."""
+
+    raw: Arrays  # question → value [N], larger is more unusual, NaN where it has no answer
+    noise: np.ndarray | None = None  # aleatoric and epistemic uncertainty of each event [N], where it knows them
+    doubt: np.ndarray | None = None
+    tests: Arrays = field(default_factory=dict)  # test of entities → value [E], which the judge calibrates
+    evidence: Arrays = field(default_factory=dict)  # test of entities that needs no calibration → -log10 p [E]
+    facts: Any = None  # what the source itself needs to measure, explain and describe
+
+
+class LiveSource(Protocol):
+    """A source beside habits, asked about the newest event of an entity; what it has seen of it is a window."""
+
+    @property
+    def most_events(self) -> int:
+        """How many events before the newest it wants to see."""
+
+    def start(self, history: Any, before: pa.Table | None) -> Any:
+        """The window of an entity with this history, after what came before."""
+
+    def ask_row(self, window: Any, rows: Sequence[Mapping[str, Any]], visits: Any, place: int, *, table: Any) -> Any:
+        """Raw answers about the last of one or two rows, which is then remembered; `visits` is that one alone, at the
+        own `place`. `table` makes a table of rows."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """What it computes in, once for each event."""
+
+
+class Source:
+    """What a judge asks."""
+
+    name: ClassVar[str]
+    #: The looks that its questions are added up in; a question of no look is shown and not scored.
+    looks: ClassVar[Mapping[str, tuple[str, ...]]]
+    #: Its questions about the `start` or the `length` of an event.
+    about: ClassVar[Mapping[str, str]] = {}
+
+    def answer(self, case: Any) -> Answers:
+        raise NotImplementedError
+
+    def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray | None:
+        """What sort of unusual each event is, None where that is for others to say: object [N]. `leads` [N] is the
+        question that makes each event unusual, and what that is `about`."""
+        return None
+
+    def measure(self, answers: Answers, events: pa.Table) -> Arrays:
+        """What was measured, as columns of details."""
+        return {}
+
+    def numbers(self, schema: EventSchema, answers: Answers, measurements: Arrays) -> Mapping[str, Arrays]:
+        """By question those numbers of its evidence that are known: `expected`, `observed`, `spread`, …"""
+        return expected_numbers(schema, measurements, self.about)
+
+    def explain(self, answers: Answers, judgement: Any, events: pa.Table, rows: np.ndarray) -> list[str] | None:
+        """A sentence for each of these rows, once they are judged."""
+        return None
+
+    def explain_entities(
+        self, answers: Answers, tests: np.ndarray, reasons: Sequence[str | None]
+    ) -> Sequence[str | None]:
+        """The `reasons` of entities, with what it has to add; `tests` [E] are those that their p-values come from."""
+        return reasons
+
+    def describe_entities(self, answers: Answers, event_scores: pa.Table) -> Mapping[str, pa.Array]:
+        """Further columns of the table of entities."""
+        return {}
+
+    def forget(self, entities: Sequence[Any]) -> Self:
+        """Without what is kept of some entities."""
+        return self
+
+    def live(self) -> LiveSource:
+        """Who answers about one event at a time, for sources beside the one that keeps the histories."""
+        raise NotImplementedError
+
+    def save(self, place: Path) -> tuple[Arrays, Mapping[str, Any]]:
+        """Write its own files; arrays and facts that fit into the judge's files are given back."""
+        raise NotImplementedError
+
+
+class HistorySource(Source):
+    """The source that also keeps what is known of entities, and hands it to all sources."""
+
+    schema: EventSchema
+
+    @property
+    def known_until(self) -> int:
+        """The last local day of the histories."""
+        raise NotImplementedError
+
+    @property
+    def entity_key(self) -> np.ndarray:
+        """Hashes of the entities that have a history."""
+        raise NotImplementedError
+
+    def open_case(
+        self,
+        events: pa.Table,
+        context: pa.Table | None,
+        count_days: tuple[int, int] | None,
+        test_days: tuple[int, int] | None,
+    ) -> Any:
+        """The events with what is known of their entities; local days in which visits are counted, and entities
+        tested."""
+        raise NotImplementedError
+
+    def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
+        """The kind of each entity's nearest own place within the radius, None where none is known."""
+        raise NotImplementedError
+
+    def with_histories(self, table: pa.Table) -> Self:
+        """The same with these histories alone."""
+        raise NotImplementedError
+
+
+def expected_numbers(schema: EventSchema, measurements: Arrays, about: Mapping[str, str]) -> dict[str, Arrays]:
+    """Of questions about a start or a length: what was expected and observed, and the spread where it is known."""
+    parts = {"@minute_of_day": "start", "@duration": "length"}
+    numbers: dict[str, Arrays] = {}
+    for feature in schema.features:
+        part = parts.get(feature.source[0]) if len(feature.source) == 1 else None
+        values = {what: measurements.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
+        for question in (question for question, of in about.items() if of == part):
+            numbers[question] = {what: column for what, column in values.items() if column is not None}
+    return numbers

@@ -1,0 +1,214 @@
+"""Which judge a configuration has, and which sources of evidence it asks: the one place that knows them all.
+
+A `Trainer` learns from event tables as the detector has them, `load_judge` reads what a judge has saved. A further
+source is a folder of its own and a line in `Trainer.train_others` and `load_judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad import model_files, progress
+from ustad.calendar_days import Calendar
+from ustad.config import Config, ConfigError
+from ustad.dataset import event_days
+from ustad.events.encoder import Encoder
+from ustad.evidence_source import Source
+from ustad.habits.habit_source import HabitSource
+from ustad.network_model import ScoringModel, fit_reference, new_network, train_network
+from ustad.periods import Lessons, beyond_habits, calibrating
+from ustad.schema import EventSchema
+from ustad.scoring.adding_judge import AddingJudge, read_judge
+from ustad.scoring.judge import Judge
+from ustad.scoring.paper_judge import PaperJudge
+from ustad.tables import DataError
+
+if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
+    from ustad.network.dual_transformer import DualTransformer
+    from ustad.network.inference.memory_model import MemoryModel
+    from ustad.network.training.loop import FitResult
+
+#: Days that calibrate at least, where there are twice as many.
+WEEK = 7
+#: What scores, by `model.network`.
+WORDS = {
+    "none": "Habits alone",
+    "memory": "Habits and a network that attends to own places",
+    "dual": "The paper's network",
+}
+
+
+def describe(config: Config) -> str:
+    """What scores, in words."""
+    return WORDS[config.model.network]
+
+
+def is_by_paper(config: Config) -> bool:
+    """Whether the paper's judge scores; else ours."""
+    return config.model.network == "dual"
+
+
+def choose_judge(config: Config, schema: EventSchema) -> Config:
+    """The configuration whose judge can score these events."""
+    beyond = beyond_habits(schema)
+    if is_by_paper(config) or not beyond:
+        return config
+    progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
+    return config.replace({"model.network": "dual"})
+
+
+def check_by_paper(config: Config, what: str) -> None:
+    """Refuses a configuration without the paper's network, for `what` is about that."""
+    if not is_by_paper(config):
+        raise ConfigError(f"{what} is of the paper's network; use the preset paper")
+
+
+def check_calendar(config: Config, calendar: Calendar | None) -> None:
+    """Refuses a calendar where nothing compares days."""
+    if calendar is not None and is_by_paper(config):
+        raise ConfigError("a calendar says which days habits compare; the preset paper has no habits")
+
+
+def paper_judge(judge: Judge | None) -> PaperJudge[ScoringModel]:
+    """The paper's judge, where that scores."""
+    if not isinstance(judge, PaperJudge):
+        raise ConfigError("this model holds no network of the paper; train one with the preset paper")
+    return judge
+
+
+# ------------------------------------------------------------------------------------------------ fitting
+@dataclass
+class Trainer:
+    """Fits the judge of a configuration. A cluster takes over the long steps (`engine/train_job.py`)."""
+
+    config: Config
+    device: Any
+    _: KW_ONLY
+    directory: Path | None = None  # where checkpoints go
+    resume: bool = False  # whether to go on from the last one
+    start: Judge | None = None  # whose weights networks begin with
+    days_off: tuple[int, ...] = ()  # local dates that habits take for weekend days
+    #: Who answers about the calibration week for a source, by its name.
+    stand_ins: dict[str, Source] = field(default_factory=dict)
+
+    def fit(self, lessons: Lessons) -> tuple[Judge, dict[str, Any]]:
+        """The judge, and what is said of its training."""
+        return self._fit_paper(lessons) if is_by_paper(self.config) else self.fit_ours(lessons)
+
+    def fit_ours(self, lessons: Lessons) -> tuple[AddingJudge, dict[str, Any]]:
+        """The validation week's entities stop a network early (half of them) and calibrate (the other half; all of
+        them where no network has to be stopped)."""
+        others, training = self.train_others(lessons)
+        train, validation, schema = lessons.train, lessons.validation, lessons.encoder.schema
+        half = calibrating(validation, schema.entity) if others else None
+        if not others:
+            train, validation = take_whole_week(train, validation, schema)
+        scoring = self.config.scoring
+        judge = learn_from(
+            train,
+            validation,
+            schema,
+            half,
+            others=tuple(self.stand_ins.get(one.name, one) for one in others),
+            counting=scoring.counting,
+            absorb_after=scoring.absorb_after,
+            days_off=self.days_off,
+        )
+        return replace(judge, others=others), training
+
+    def train_others(self, lessons: Lessons) -> tuple[tuple[Source, ...], dict[str, Any]]:
+        """The sources beside habits, and what is said of their training."""
+        if self.config.model.network != "memory":
+            return (), {}
+        memory = self.train_memory(lessons)
+        return (memory,), model_files.training_facts(memory.result)
+
+    @property
+    def first_memory(self) -> MemoryModel | None:
+        """The network with place memory whose weights are begun with."""
+        return self.start.source("network") if isinstance(self.start, AddingJudge) else None
+
+    def train_memory(self, lessons: Lessons) -> MemoryModel:
+        from ustad.network.inference.memory_model import MemoryModel
+
+        lesson = (lessons.train, lessons.stopping, lessons.encoder, self.config, self.device)
+        return MemoryModel.fit(*lesson, self.directory, self.resume, self.first_memory)
+
+    def _fit_paper(self, lessons: Lessons) -> tuple[Judge, dict[str, Any]]:
+        start = paper_judge(self.start).model.network if self.start is not None else None
+        network = new_network(lessons.encoder, self.config, self.device, start)
+        result = self.train_network(network, lessons)
+        progress.say("building the reference and calibrating")
+        return PaperJudge(self.calibrate(network, lessons), self.device), model_files.training_facts(result)
+
+    def train_network(self, network: DualTransformer, lessons: Lessons) -> FitResult:
+        return train_network(network, lessons, self.config, self.device, directory=self.directory, resume=self.resume)
+
+    def calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
+        """Neighbours from the training events, calibration from the other half of the validation entities."""
+        week, first = lessons.calibration_week()
+        return fit_reference(
+            network,
+            lessons.encoder,
+            self.config,
+            lessons.train,
+            calibration=week,
+            calibration_first_day=first,
+            device=self.device,
+        )
+
+
+def learn_from(
+    train: pa.Table,
+    validation: pa.Table,
+    schema: EventSchema,
+    calibrates: np.ndarray | None = None,
+    *,
+    others: tuple[Source, ...] = (),
+    without: tuple[str, ...] = (),
+    **settings: Any,
+) -> AddingJudge:
+    """Our judge of habits and of `others`, which were trained already. `calibrates`: bool by row of `validation`, whose
+    entities calibrate; all by default. Questions `without` are left out; `settings` are those of `HabitModel.fit`."""
+    calibrates = np.ones(validation.num_rows, bool) if calibrates is None else calibrates
+    if calibrates.sum() < 2:
+        raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
+    habits, week, answers = HabitSource.learn(train, validation, schema, calibrates, **settings)
+    return AddingJudge.fit(
+        (habits, others), week, [answers, *(one.answer(week) for one in others)], calibrates, without=without
+    )
+
+
+def take_whole_week(train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[pa.Table, pa.Table]:
+    """Where less than a week calibrates and there are two weeks in all, the last of them: weekends are not as weekdays.
+    Not where a network has learnt from those days."""
+    days = [event_days(table, schema) for table in (train, validation)]
+    first, last = (int(days[0].min()), int(days[1].max())) if len(days[0]) and len(days[1]) else (0, 0)
+    if last - int(days[1].min(initial=last)) + 1 >= WEEK or last - first + 1 < 2 * WEEK:
+        return train, validation
+    both = pa.concat_tables([train, validation], promote_options="permissive")
+    late = np.concatenate(days) > last - WEEK
+    return both.filter(pa.array(~late)), both.filter(pa.array(late))
+
+
+# ------------------------------------------------------------------------------------------------ loading
+def load_judge(
+    path: Path, encoder: Encoder, config: Config, device: Any, *, whole: bool, files: Iterable[str]
+) -> Judge:
+    """Read what a judge saved, from the `files` that were checked. Where not the `whole` is asked for, histories and
+    reference events are left on disk. Nothing read is executed."""
+    if is_by_paper(config):
+        return PaperJudge(model_files.read_network(path, encoder, config, device, whole=whole, files=files), device)
+    content, others = read_judge(path), []
+    habits = HabitSource.load(path, encoder.schema, config, content, whole=whole)
+    if content[1].get("memory"):
+        from ustad.network.inference.memory_model import MemoryModel
+
+        others.append(MemoryModel.load(path, encoder, habits.frame, config, device))
+    return AddingJudge.load(habits, tuple(others), content)

@@ -1,0 +1,162 @@
+"""Looks: answers are calibrated to -log10 p, those of a look are added up, and the highest look makes the score.
+
+In go the raw answers of the calibration week; out come the distributions of every question and look, and scores of the
+week's events that may stand for those of new people. Every question counts once; models of 0.2 may hold other weights,
+which are read with them and used. Among distributions that it is part of itself an event looks less unusual than the
+same event of somebody else would, the more so the fewer people there are; so the people are in five groups, and each
+group is judged by questions and looks that were fitted on the other four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ustad.distribution import FOLDS, Distribution
+from ustad.evidence_source import DOUBT
+from ustad.ties import first_highest
+
+Terms = Mapping[str, np.ndarray]  # question → raw values, float64 [N]
+Weights = dict[str, dict[str, float]]  # look → question → how much it counts
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Distributions of answers and of the looks that add them up."""
+
+    tails: dict[str, Distribution]
+    looks: dict[str, Distribution]
+
+    @classmethod
+    def fit(cls, raw: Terms, rows: np.ndarray, weights: Weights) -> Fitted:
+        """From the events `rows` (bool [N])."""
+        tails = fit_tails(raw, rows)
+        surprise = surprise_of(tails, {name: values[rows] for name, values in raw.items()})
+        return Fitted(tails, {look: Distribution.fit(look_sum(surprise, own)) for look, own in weights.items()})
+
+    def highest(self, raw: Terms, weights: Weights) -> np.ndarray:
+        """-log10 p of each event's most unusual look: float64 [N]."""
+        surprise = surprise_of(self.tails, raw)
+        return np.max([-self.looks[n].log10_tail(look_sum(surprise, own)) for n, own in weights.items()], axis=0)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Calibrating events of N, and which group of people each belongs to."""
+
+    normal: np.ndarray  # bool [N]
+    group: np.ndarray  # int64 [N], -1 where the event does not calibrate
+
+    @classmethod
+    def of(cls, entity: np.ndarray, entity_key: np.ndarray, normal: np.ndarray) -> Groups:
+        """`entity` [N] are indices into `entity_key` [E]. Whole entities go into a group, in the order of keys."""
+        people = np.unique(entity[normal])
+        place = np.full(len(entity_key), -1, np.int64)
+        place[people[np.argsort(entity_key[people])]] = np.arange(len(people)) % FOLDS
+        return cls(normal, np.where(normal, place[entity], -1))
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The events of each group and those of all others, bool [N]; of a single group nobody else is there."""
+        groups = np.unique(self.group[self.normal])
+        for i in groups:
+            mine = self.group == i
+            yield mine, self.normal & ~mine if len(groups) > 1 else mine
+
+    def scores(self, raw: Terms, weights: Weights, whole: Fitted) -> np.ndarray:
+        """Highest look of every event, of a calibrating one by the other groups: float64 [N]."""
+        alone = whole.highest(raw, weights)
+        for mine, others in self:
+            others_distributions = Fitted.fit(raw, others, weights)
+            alone[mine] = others_distributions.highest({name: values[mine] for name, values in raw.items()}, weights)
+        return alone
+
+
+@dataclass(frozen=True)
+class Looks(Fitted):
+    """All that turns raw answers into scores of events."""
+
+    events: Distribution  # of the highest look of normal events
+    weights: Weights
+    doubt: Distribution | None = None  # of the epistemic uncertainty, where a source says it
+
+    @classmethod
+    def of_week(
+        cls, raw: Terms, doubt: np.ndarray | None, groups: Groups, weights: Weights
+    ) -> tuple[Looks, np.ndarray]:
+        """From the answers of the calibration week; and -log10 p of its events, of calibrating ones by the others."""
+        normal, fitted = groups.normal, Fitted.fit(raw, groups.normal, weights)
+        alone = groups.scores(raw, weights, fitted)
+        events = Distribution.fit(alone[normal])
+        doubts = Distribution.fit(doubt[normal]) if doubt is not None else None
+        return cls(fitted.tails, fitted.looks, events, weights, doubts), minus_log10_p(events, alone)
+
+    def weigh(self, raw: Terms) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+        """-log10 p of every answer and of every look, and the score: float64 [N] each."""
+        surprise = surprise_of(self.tails, raw)
+        looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, own)) for n, own in self.weights.items()}
+        return surprise, looks, minus_log10_p(self.events, np.max(list(looks.values()), axis=0))
+
+    def share(self, looks: Terms, surprise: Terms) -> dict[str, np.ndarray]:
+        """Each question's share of the most unusual look, 0 for questions outside it: float64 [N], adding up to 1 (to
+        0 where no question of it says anything). The score is that look's, and the others added nothing to it."""
+        first = first_highest(list(looks.values()))
+        parts = {name: np.zeros(len(first)) for name in surprise}
+        for i, look in enumerate(looks):
+            for name, weight in self.weights[look].items():
+                if name in parts:
+                    parts[name] = np.where(first == i, weight * surprise[name], parts[name])
+        total = np.sum(list(parts.values()), axis=0)
+        return {name: np.divide(v, total, out=np.zeros(len(v)), where=total > 0) for name, v in parts.items()}
+
+    # ---------------------------------------------------------------------------------------- storing
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        named = {f"term.{name}": one for name, one in self._terms().items()}
+        named |= {f"look.{name}": one for name, one in self.looks.items()} | {"final.none": self.events}
+        return {key: values for name, one in named.items() for key, values in one.to_tensors(name).items()}
+
+    def facts(self) -> dict[str, Any]:
+        return {"terms": list(self._terms()), "weights": self.weights}
+
+    def _terms(self) -> dict[str, Distribution]:
+        return self.tails | ({DOUBT: self.doubt} if self.doubt is not None else {})
+
+    @classmethod
+    def from_tensors(cls, tensors: Terms, terms: Iterable[str], weights: Weights) -> Looks:
+        tails = {name: Distribution.from_tensors(tensors, f"term.{name}") for name in terms}
+        doubt = tails.pop(DOUBT, None)
+        looks = {name: Distribution.from_tensors(tensors, f"look.{name}") for name in weights}
+        return cls(tails, looks, Distribution.from_tensors(tensors, "final.none"), weights, doubt)
+
+
+def unit_weights(looks: Iterable[Mapping[str, tuple[str, ...]]]) -> Weights:
+    """One for every question of every look of the sources."""
+    weights: Weights = {}
+    for own in looks:
+        for look, questions in own.items():
+            weights.setdefault(look, {}).update(dict.fromkeys(questions, 1.0))
+    return weights
+
+
+def look_sum(surprise: Terms, weights: Mapping[str, float]) -> np.ndarray:
+    """Weighted sum of the answers of a look that are there: float64 [N]."""
+    parts = [weight * surprise[name] for name, weight in weights.items() if name in surprise]
+    return np.sum(parts, axis=0) if parts else np.zeros(len(next(iter(surprise.values()))))
+
+
+def fit_tails(raw: Terms, rows: np.ndarray) -> dict[str, Distribution]:
+    return {name: Distribution.fit(values[rows]) for name, values in raw.items()}
+
+
+def surprise_of(tails: Mapping[str, Distribution], raw: Terms) -> dict[str, np.ndarray]:
+    """-log10 p of every answer; 0 where there is none. What only older models ask is left out."""
+    return {name: minus_log10_p(tails[name], raw[name]) for name in tails if name in raw}
+
+
+def minus_log10_p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
+    if len(values) == 1:  # live, where a dozen of these are asked for with every event
+        value = -distribution.log10_tail_of(float(values[0]))
+        return np.array([value if value == value else 0.0])
+    return np.nan_to_num(-distribution.log10_tail(values), nan=0.0)
