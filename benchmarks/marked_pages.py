@@ -26,6 +26,7 @@ SCRIPTS = (
     "habit_tables",
     "hiding_tables",
     "method_tables",
+    "research_tables",
     "scaling_tables",
     "scoring_tables",
     "service_tables",

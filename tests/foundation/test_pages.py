@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [
     *("baselines", "city_tables", "example_tables", "extraction_tables"),
     *("habit_tables", "hiding_tables"),
-    *("method_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
+    *("method_tables", "research_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
 ]
 MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")
 

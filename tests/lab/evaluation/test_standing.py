@@ -3,7 +3,7 @@
 import pytest
 
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.fairness_tables import missing_methods
+from ustad.lab.evaluation.fairness_tables import missing_deep, missing_methods
 from ustad.lab.evaluation.standing import causes, goal_tables, lead, standing
 
 
@@ -113,3 +113,10 @@ def test_methods_that_were_never_run_are_named():
     lines = results(detection=detection("ustad-plain", (0.8,)), uncertainty=[{"data": "town", "weeks": 1}])
     asked = {"detection": ("ustad-plain", "ctle"), "prediction": ("mlp",), "uncertainty": ("ustad-weeks",)}
     assert missing_methods(lines, asked) == ["CTLE (detection)"]  # an experiment without any line was not asked for
+
+
+def test_what_further_data_sets_lack_is_named_where_ustad_was_run():
+    lines = [*detection("ustad-plain", (0.8,), "first"), *detection("ustad-plain", (0.8,), "second")]
+    lines += [x for m in ("ctle", "gm-vsae", "atrom", "transformer") for x in detection(m, (0.7,), "second")]
+    lines += detection("ctle", (0.7,), "third")
+    assert missing_deep(results(detection=lines)) == ["on second SensitiveHUE, preset `best` (ours)"]

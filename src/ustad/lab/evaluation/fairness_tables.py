@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ustad.lab.evaluation.result_tables import (
+    DEEP,
     KIND_NAMES,
     NAMES,
     SCORES,
@@ -98,6 +99,17 @@ def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> li
         for method in names
         if not any(line["data"] == sets(own)[0] and line.get("method", "ustad-weeks") == method for line in own)
     ]
+
+
+def missing_deep(results: Results) -> list[str]:
+    """Deep baselines and our preset that further data sets lack, where USTAD was run: by data set."""
+    lines, sentences = results.get("detection", []), []
+    for data in sets(lines)[1:]:
+        methods = {x["method"] for x in select_lines(lines, data=data)}
+        names = [NAMES[m] for m in (*DEEP, "ustad-default") if m not in methods]
+        if "ustad-plain" in methods and names:
+            sentences.append(f"on {data} {', '.join(names)}")
+    return sentences
 
 
 def changed_tables(lines: list[Line]) -> list[Table]:

@@ -29,6 +29,7 @@ from ustad.lab.evaluation.comparison_tables import (
 from ustad.lab.evaluation.experiments import BY_WEEKS, DETECTORS, EXPERIMENTS, PREDICTORS, read_results
 from ustad.lab.evaluation.fairness_tables import (
     changed_tables,
+    missing_deep,
     missing_methods,
     three_ways_tables,
     training_tables,
@@ -163,6 +164,7 @@ def _verdicts(results: Results) -> list[str]:
     words = f"Cut before they stopped by themselves: {'; '.join(cut)}." if cut else "Every network stopped by itself."
     missing = missing_methods(results, {"prediction": PREDICTORS, "detection": DETECTORS, "uncertainty": (BY_WEEKS,)})
     words += f" Not run to their end yet: {', '.join(missing)}." if missing else ""
+    words += f" Not run: {'; '.join(absent)}." if (absent := missing_deep(results)) else ""
     goals = _folded("What was asked of the reproduction", _section(goal_tables(results), [], ""))
     return ["## In one screen", table, CLAIMS_BELOW, *_standing(results), words if trained else "", *goals]
 

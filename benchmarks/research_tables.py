@@ -1,0 +1,77 @@
+"""The tables of docs/researchers.md, from the result files of the experiments.
+
+python benchmarks/research_tables.py          writes them into the page, between their marks
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from marked_pages import DOCS, table, write
+from ustad.lab.evaluation.experiments import read_results
+from ustad.lab.evaluation.result_tables import Line, has_ended
+
+PAGE = DOCS / "researchers.md"
+RESULTS = DOCS.parent / "results"
+NUMOSIM = "numosim-la (2,000 agents)"
+LEVELS = ("events", "incidents", "agents")
+#: How the page calls a method, and whether its calibrated figures are meant.
+ROWS = {
+    ("ustad-default", False): "preset `best`",
+    ("ustad-quick", False): "preset `quick`",
+    ("ustad-plain", False): "preset `paper` without trips",
+    ("ustad-plain", True): "the same, calibrated instead of ranked",
+    ("transformer", False): "Transformer",
+    ("sensitive-hue", False): "SensitiveHUE",
+    ("distance", False): "distance to own places (a trivial rule)",
+    ("visit-rate", False): "visit rate (how often a place is visited, against before)",
+}
+PUBLIC = {
+    "ustad-default": "preset `best`", "ustad-quick": "preset `quick`", "ustad-plain": "preset `paper` without trips",
+    "transformer": "Transformer", "sensitive-hue": "SensitiveHUE", "nov-online": "Nov-Online",
+    "visit-rate": "visit rate", "distance": "distance to own places", "ibat": "IBAT",
+}  # fmt: skip
+
+
+def figures(lines: list[Line], level: str, calibrated: bool = False) -> str:
+    """Mean AUROC and average precision over data sets; a dash where the level was not measured."""
+    results = [line["result"].get("calibrated", {}) if calibrated else line["result"] for line in lines]
+    parts = [result[level] for result in results if level in result]
+    return f"{fmean(p['auroc'] for p in parts):.2f} / {fmean(p['ap'] for p in parts):.2f}" if parts else "–"
+
+
+def on_numosim() -> str:
+    """Our presets, the paper's, two deep baselines and two rules: means over five data sets."""
+    lines = [x for x in read_results(RESULTS / "paper")["detection"] if x["data"] == NUMOSIM and x["window"] == "day"]
+    rows = []
+    for (method, calibrated), name in ROWS.items():
+        own = [line for line in lines if line["method"] == method]
+        rows.append((name, *(figures(own, level, calibrated) for level in LEVELS)))
+    return table(("", "events", "events by incident", "people"), rows)
+
+
+def on_public_data() -> str:
+    """People of Urban Patterns of Life, one run of each method, the best first."""
+    lines = read_results(RESULTS / "benchmark")["detection"]
+    lines.sort(key=lambda line: -line["result"]["agents"]["auroc"])
+    rows = [
+        (PUBLIC[line["method"]], figures([line], "agents"), _limit(line) if "training" in line else "–")
+        for line in lines
+    ]
+    return table(("", "people", "training"), rows)
+
+
+def _limit(line: Line) -> str:
+    """Whether a network was trained to its end."""
+    return (
+        "ended"
+        if has_ended(line)
+        else f"cut after {line['training']['seconds'] / 60:.0f} min on a {line['device'].upper()}"
+    )
+
+
+BLOCKS = {"numosim": on_numosim, "public data": on_public_data}
+
+
+if __name__ == "__main__":
+    write(PAGE, BLOCKS)
