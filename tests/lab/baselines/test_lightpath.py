@@ -51,5 +51,7 @@ def test_what_is_masked_is_hidden_from_the_encoder_of_the_visible(fitted):
     changed[:, 0] += 10.0
     padding, position = torch.zeros(2, 5, dtype=torch.bool), torch.arange(5).expand(2, 5)
     with torch.no_grad():
-        first, second = (fitted.network.visible(e, masked, padding, position, position)[0] for e in (events, changed))
+        first, second = (
+            fitted.network.visible(e, masked, padding, position, day_position=position)[0] for e in (events, changed)
+        )
     assert torch.allclose(first[:, 1:], second[:, 1:])
