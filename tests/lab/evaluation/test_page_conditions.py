@@ -6,10 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ustad import __version__
 from ustad.lab.evaluation.cells import _classes, _errors
 from ustad.lab.evaluation.claims import judged, question_of, whole_texts
 from ustad.lab.evaluation.experiments import read_results
-from ustad.lab.evaluation.page import _fewer_seeds, _refuse_two_budgets, _standard_error, _unknown_kinds, _verdicts
+from ustad.lab.evaluation.page import (
+    _fewer_seeds,
+    _refuse_two_budgets,
+    _standard_error,
+    _unknown_kinds,
+    _verdicts,
+    _versions,
+)
 from ustad.tables import DataError
 
 
@@ -20,6 +28,16 @@ def line(method, seed, **result):
 def test_cells_that_lack_a_seed_are_named():
     lines = [line(method, seed) for method in ("ctle", "ibat") for seed in (7, 8)][:-1]
     assert _fewer_seeds(lines) == ["- town, detection ibat: seeds 7 only"]
+    assert _fewer_seeds([*lines, line("ctle", 9), line("lstm", 8), line("mlp", 8)]) == [
+        "- town, detection ibat: seeds 7 only",
+        "- town, detection lstm; detection mlp: seeds 8 only",
+    ]
+
+
+def test_every_set_of_libraries_is_named_with_its_cells():
+    lines = [{"versions": {"ustad": __version__, "torch": torch}} for torch in ("2.11", "2.11", "2.13")]
+    assert _versions(lines)[:2] == ["- libraries of 2 cells: torch 2.11", "- libraries of 1 cells: torch 2.13"]
+    assert _versions(lines[:2])[0] == "- libraries: torch 2.11"
 
 
 def test_nothing_is_said_where_all_cells_have_all_seeds():

@@ -218,19 +218,19 @@ def _spreads(lines: list[Line]) -> list[str]:
 
 
 def _fewer_seeds(lines: list[Line]) -> list[str]:
-    """Cells that do not have all seeds of their data set."""
+    """Cells that do not have all seeds of their data set, those with the same seeds together."""
     seeds: dict[str, dict[str, set[int]]] = {}
     for line in lines:
         what = " ".join(
             [line["experiment"], *(str(line[k]) for k in ("method", "window", "kind", "weeks", "phone") if k in line)]
         )
         seeds.setdefault(line["data"], {}).setdefault(what, set()).add(line["seed"])
-    return [
-        f"- {data}, {what}: seeds {', '.join(map(str, sorted(found)))} only"
-        for data, cells in seeds.items()
-        for what, found in cells.items()
-        if len(found) < max(map(len, cells.values()))
-    ]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for data, cells in seeds.items():
+        for what, own in cells.items():
+            if len(own) < max(map(len, cells.values())):
+                groups.setdefault((data, ", ".join(map(str, sorted(own)))), []).append(what)
+    return [f"- {data}, {'; '.join(names)}: seeds {own_seeds} only" for (data, own_seeds), names in groups.items()]
 
 
 def _unknown_kinds(lines: list[Line]) -> list[str]:
@@ -244,9 +244,11 @@ def _unknown_kinds(lines: list[Line]) -> list[str]:
 
 def _versions(lines: list[Line]) -> list[str]:
     """Of the libraries, and of ustad where it is not the one that writes the page."""
-    libraries = ", ".join(f"{k} {v}" for k, v in lines[0]["versions"].items() if k != "ustad")
+    libraries = Counter(", ".join(f"{k} {v}" for k, v in x["versions"].items() if k != "ustad") for x in lines)
     cells = Counter(line["versions"]["ustad"] for line in lines)
-    notes = [f"- libraries: {libraries}", *(f"- cells made by ustad {name}: {n}" for name, n in sorted(cells.items()))]
+    several = len(libraries) > 1
+    notes = [f"- libraries{f' of {n} cells' if several else ''}: {text}" for text, n in libraries.most_common()]
+    notes += [f"- cells made by ustad {name}: {n}" for name, n in sorted(cells.items())]
     if set(cells) - {__version__}:
         notes.append(f"- this is ustad {__version__}; CHANGELOG.md says what has changed since older cells")
     return notes
