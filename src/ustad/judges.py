@@ -109,17 +109,9 @@ class Trainer:
         half = calibrating(validation, schema.entity) if others else None
         if not others:
             train, validation = take_whole_week(train, validation, schema)
-        scoring = self.config.scoring
-        judge = learn_from(
-            train,
-            validation,
-            schema,
-            half,
-            others=tuple(self.stand_ins.get(one.name, one) for one in others),
-            counting=scoring.counting,
-            absorb_after=scoring.absorb_after,
-            days_off=self.days_off,
-        )
+        week_sources = tuple(self.stand_ins.get(one.name, one) for one in others)
+        settings = {"absorb_after": self.config.scoring.absorb_after, "days_off": self.days_off}
+        judge = learn_from(train, validation, schema, half, others=week_sources, without=(), **settings)
         return replace(judge, others=others), training
 
     def train_others(self, lessons: Lessons) -> tuple[tuple[Source, ...], dict[str, Any]]:

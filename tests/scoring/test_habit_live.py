@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_gaps
-from whole_scores import fit_judge, score_by_habits
+from whole_scores import fit_judge, score_by_habits, with_history
 
-from ustad.config import Config, ConfigError, ScoringConfig
+from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
 from ustad.habits.habit_source import HabitSource
+from ustad.habits.questions import LOOKS
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.network.live import memory_live
@@ -55,7 +56,7 @@ def make(network, named=True, seen=True, **changes):
 def world(request):
     network, named, seen, silence = (*request.param, True, False)[:4]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScoringConfig, "silence", silence)
+        patch.setattr(HabitSource, "looks", {**LOOKS, **({"silence": ("silence",)} if silence else {})})
         model, before, week = make(network, named, seen)
     events, _ = score_by_habits(model, week, before, period=PERIOD, reasons="all")
     return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
@@ -252,8 +253,7 @@ def test_reasons_come_with_alerts(world):
     assert [u["stay_id"] for u in updates] == [row["stay_id"] for row in rows]
 
 
-def test_counts_over_the_whole_period_cannot_be_live(monkeypatch):
-    monkeypatch.setattr(ScoringConfig, "counting", "whole")
-    model, _, _ = make("dual")
+def test_counts_over_the_whole_period_cannot_be_live():
+    model = with_history(make("dual")[0], counting="whole")
     with pytest.raises(ConfigError, match="up to the event"):
         HabitLive(model, since=PERIOD[0])

@@ -255,8 +255,6 @@ class ScoringConfig:
         HABITS,
     )
     agent_score: ClassVar[str] = "max"  # an entity's score is its highest event, as in the paper
-    counting: ClassVar[Literal["past", "whole"]] = "past"  # visits to a place are counted up to the event
-    silence: ClassVar[bool] = False  # missing data are shown and never raise a score
 
     def __post_init__(self) -> None:
         require(self.samples >= 1, "scoring.samples", self.samples, "1 or more")

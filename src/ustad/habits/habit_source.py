@@ -176,8 +176,9 @@ class HabitSource(HabitModel, HistorySource):
             Population(*(tensors[f"population.{n}"] for n in ("start", "duration"))),
             Recurrence(*facts["recurrence"]),
             Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
-            config.scoring.counting,
-            config.scoring.absorb_after,
-            Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
-            Distribution.from_tensors(tensors, "final.absences") if "final.absences.values" in tensors else None,
+            absorb_after=config.scoring.absorb_after,
+            widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
+            absences=Distribution.from_tensors(tensors, "final.absences")
+            if "final.absences.values" in tensors
+            else None,
         )

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -91,10 +91,11 @@ class HabitLive:
         most: int = MOST_ENTITIES,
     ) -> None:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
-        self.model: HabitSource = judge.source("habits")
+        self.model = cast(HabitSource, judge.history)
         if self.model.counting != "past":
             raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
         self.looks, self.about = judge.looks, judge.about
+        self._others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
         self._most_events = max([1, *(one.most_events for one in self.others)])
@@ -339,11 +340,10 @@ class HabitLive:
         surprise, share = (
             {n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares)
         )
-        schema = self.model.schema
-        numbers = {
-            **self.model.numbers(schema, Answers({}, facts=facts), usual_facts),
-            **expected_numbers(schema, usual_facts, self.about),
-        }
+        schema, answers = self.model.schema, Answers({}, facts=facts)
+        numbers = self.model.numbers(schema, answers, usual_facts)
+        if self.others:
+            numbers |= expected_numbers(schema, usual_facts, self._others_about)
         first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
         return evidence_of_one(surprise, share, first)
 
