@@ -59,7 +59,7 @@ class Source:
     name: ClassVar[str]
     #: The looks that its questions are added up in; a question of no look is shown and not scored.
     looks: ClassVar[Mapping[str, tuple[str, ...]]]
-    #: Its questions about the `start` or the `length` of an event.
+    #: Its questions about the `start`, the `length` or the `end` of an event.
     about: ClassVar[Mapping[str, str]] = {}
 
     def answer(self, case: Any) -> Answers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TIMES = ("start", "duration", "leaving", "memory_start", "memory_duration")
+_TIMES = ("start", "duration", "end", "leaving", "memory_start", "memory_duration")
 #: Words for the stored kinds and what they mean; `kind/question` where the question that leads says more.
 KIND_WORDS: dict[str, tuple[str, str]] = {
     "predictable": ("not as expected", "What happened is not what was expected."),

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routine_stays import between, insert_visit, make_routine
 
+from ustad.dataset import event_days
 from ustad.events.visits import Frame, read_visits
 from ustad.habits import kernels as kernels
 from ustad.habits.history import Habits, own_keys
 from ustad.habits.population import LONGEST, Population
+from ustad.habits.questions import compare
+from ustad.habits.recurrence import Recurrence
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 
@@ -170,6 +173,55 @@ def test_start_and_duration_terms_are_those_of_a_loop():
         assert got[i] == pytest.approx(_naive_times(i, habits, visits, population.starts(visits), density, place))
 
 
+def test_the_term_of_ends_is_that_of_a_loop():
+    table = make_routine(seed=10, agents=3, days=20)
+    frame = Frame.fit(table, SCHEMA, days_off=(event_days(table, SCHEMA)[0] + 15,))
+    habits = Habits.fit(read_visits(between(table, 0, 14), SCHEMA, frame))
+    visits = read_visits(between(table, 14, 20), SCHEMA, frame)
+    population = Population.fit(visits, len(frame.categories) + 1)
+    found = compare(habits, population, Recurrence(), visits, period=(0, 0))
+    moved = (np.where(np.arange(len(visits)) == 3, -1, found.place), found.key)
+    elsewhere = compare(habits, population, Recurrence(), visits, period=(0, 0), located=moved)
+    assert np.isnan(elsewhere.terms["end"][3]), "nobody has left a new place before"
+    for i in range(len(visits)):
+        expected = _naive_end(i, habits, visits, population, found.place)
+        assert found.terms["end"][i] == pytest.approx(expected, nan_ok=True)
+
+
+def _naive_end(i, habits, visits, population, place):
+    """Ends as moments: the minute of the day, and whether that day is a weekend day or a day off."""
+
+    def told(minute, duration, day):
+        end = minute + duration
+        day += int(end // 1440)
+        return end % 1440, (day + 3) % 7 >= 5 or day in visits.days_off
+
+    end, weekend = told(visits.minute[i], visits.duration[i], visits.day[i])
+    if place[i] < 0 or end == 0:  # the last midnight cuts
+        return math.nan
+    total = mass = 0.0
+    for v in range(habits.visit_offsets[place[i]], habits.visit_offsets[place[i] + 1]):
+        other, then = told(habits.visit_minute[v], habits.visit_duration[v], int(habits.visit_day[v]))
+        weight = 1.0 if then == weekend else kernels.OTHER_DAY
+        gap = min(abs(other - end), 1440 - abs(other - end)) / kernels.START_WIDTH
+        total += weight
+        mass += weight * math.exp(-0.5 * gap * gap) / kernels.START_WIDTH / math.sqrt(2 * math.pi) if gap <= 6 else 0.0
+    share = population.end[int(weekend), visits.category[i], int(end / 30)]
+    return -math.log((mass + kernels.POPULATION_VISITS * share) / (total + kernels.POPULATION_VISITS))
+
+
+def test_an_end_at_midnight_to_the_second_says_nothing_and_one_a_second_later_does():
+    table = make_routine(seed=10, agents=1, days=20)
+    frame = Frame.fit(table, SCHEMA)
+    visits = visits_of(table, frame)
+    cut = replace(visits, duration=1440.0 - visits.minute)
+    later = replace(visits, duration=1440.0 + 1 / 60 - visits.minute)
+    habits, population = Habits.fit(visits), Population.fit(visits, len(frame.categories) + 1)
+    ends = [compare(habits, population, Recurrence(), v, period=(0, 0)).terms["end"] for v in (cut, later)]
+    assert np.isnan(ends[0]).all()
+    assert np.isfinite(ends[1]).all()
+
+
 def _naive_times(i, habits, visits, starts, density, place):
     total = begun = lasted = known = 0.0
     norm = math.sqrt(2 * math.pi)
@@ -232,6 +284,7 @@ def test_population_densities_sum_to_one():
     visits = visits_of(make_routine(seed=12))
     population = Population.fit(visits, 4)
     np.testing.assert_allclose(population.start.sum(axis=-1) * 1440 / population.start.shape[-1], 1.0)
+    np.testing.assert_allclose(population.end.sum(axis=-1) * 1440 / population.end.shape[-1], 1.0)
     np.testing.assert_allclose(population.duration.sum(axis=-1) * LONGEST / population.duration.shape[-1], 1.0)
 
 

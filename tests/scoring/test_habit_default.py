@@ -108,7 +108,7 @@ def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week
     gap = np.full(week.num_rows, 7200.0)
     blind, _ = score_by_habits(model[2], week.append_column("start_gap_s", pa.array(gap)), between(life, 0, 28))
     leads = np.array([row[0]["name"] for row in blind["evidence"].to_pylist()])
-    seen = ["recurrence", "distance", "elsewhere", "memory_place"]  # of the time that was seen
+    seen = ["recurrence", "distance", "end", "elsewhere", "memory_place"]  # of the time that was seen
     timed = ~np.isin(leads, seen)
     assert timed.any()
     assert (np.array(blind["kind"].to_pylist())[timed] == "unobserved").all()

@@ -64,6 +64,11 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "an own place whose visits differ much: eight of ten are within the span",
             {"times": "at any hour, for anything from 10 min to 14 h"},
         ),
+        "leaves": Template(
+            "They usually leave around {clock}.",
+            "an own place that was left at another hour than usual",
+            {"clock": "17:05"},
+        ),
         "expected": Template(
             "Expected {what}{away}.", "`paper`", {"what": "home at 18:10 ± 25 min", "away": ", 41 km away"}
         ),
@@ -242,5 +247,5 @@ def without_expected(reason: str) -> str:
     >>> without_expected("At a gym at 02:40. They come here at any hour, for anything from 10 min to 14 h. Never here.")
     'At a gym at 02:40. Never here.'
     """
-    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)", "They come here"])
+    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)", "They (?:come here|usually leave)"])
     return re.sub(rf"(?<=[.:] )(?:{starts}) .*?\.(?: (?=[A-Z])|$)", "", reason).rstrip()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.events.encoder import UNKNOWN
-from ustad.events.observed import read_gaps, read_silence
+from ustad.events.observed import DAY_MINUTES, read_gaps, read_silence
 from ustad.geo import Projection
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError, agent_codes, identity_hash, mix
@@ -141,6 +141,22 @@ def day_kinds(days: np.ndarray, days_off: tuple[int, ...]) -> np.ndarray:
     """
     weekdays = (days + 3) % 7
     return np.where(np.isin(days, days_off), 6, weekdays) if days_off else weekdays
+
+
+def ends_of(
+    minute: np.ndarray, duration: np.ndarray, day: np.ndarray, days_off: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Minute of the day at which visits end, and whether on a weekend day or a day off: float64 [N], bool [N].
+
+    NaN without a length, and at midnight to the second: there a table is cut, and nobody leaves.
+
+    >>> ends_of(np.array([1380.0, 1380.0]), np.array([90.0, 60.0]), np.array([0, 0]), (1,))
+    (array([30., nan]), array([ True,  True]))
+    """
+    end = minute + duration
+    days = np.floor(np.nan_to_num(end) / DAY_MINUTES).astype(np.int64)
+    is_cut = np.round(np.nan_to_num(end) * 60.0) % (60.0 * DAY_MINUTES) == 0
+    return np.where(is_cut, np.nan, end - days * DAY_MINUTES), day_kinds(day + days, days_off) >= 5
 
 
 class HasColumns(Protocol):

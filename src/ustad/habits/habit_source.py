@@ -7,7 +7,7 @@ entities. A judge asks; nothing here knows who.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ class HabitSource(HabitModel, HistorySource):
     # --------------------------------------------------------------------------------------- storing
     def save(self, place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         write_table(self.habits.to_table(self.schema.entity), place / HABITS)
-        tensors = {f"population.{n}": getattr(self.population, n) for n in ("start", "duration")}
+        tensors = {f"population.{field.name}": getattr(self.population, field.name) for field in fields(Population)}
         tensors |= {"widths.kind": self.widths.by_kind, "widths.visits": self.widths.by_visits}
         if self.absences is not None:
             tensors |= self.absences.to_tensors("final.absences")
@@ -173,7 +173,7 @@ class HabitSource(HabitModel, HistorySource):
         return cls(
             schema,
             Frame.from_dict(facts["frame"]),
-            Population(*(tensors[f"population.{n}"] for n in ("start", "duration"))),
+            _read_population(tensors),
             Recurrence(*facts["recurrence"]),
             Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
             absorb_after=config.scoring.absorb_after,
@@ -182,3 +182,9 @@ class HabitSource(HabitModel, HistorySource):
             if "final.absences.values" in tensors
             else None,
         )
+
+
+def _read_population(tensors: Mapping[str, np.ndarray]) -> Population:
+    """Models of before ask nothing about ends: any is as usual as another there."""
+    start, duration = tensors["population.start"], tensors["population.duration"]
+    return Population(start, duration, tensors.get("population.end", np.full_like(start, 1 / 1440.0)))

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.templates import OFTEN, place_words, say, say_how_sure
-from ustad.events.visits import Visits, kind_feature, read_visits
+from ustad.events.visits import Visits, ends_of, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.missed import Missed, find_missed
 from ustad.habits.questions import Compared
-from ustad.habits.usual import Usual, find_home, usual
+from ustad.habits.usual import Usual, find_home, usual, usual_end
 from ustad.schema import plural
 from ustad.ties import lowered, raised, rounded
 
@@ -57,15 +57,17 @@ class ToldEvent:
     count: int  # visits to it in this period
     distance: float  # km to the nearest own place
     leaders: list[str]  # questions that make it unusual, most first
-    is_of_times: bool  # whether the first of them is about its start or length
+    is_of_times: bool  # whether the first of them is about its start, length or end
+    is_of_end: bool  # whether it is about its end alone
     is_unsure: bool
 
     @classmethod
     def of(cls, compared: Compared, judgement: Judgement, row: int) -> ToldEvent:
         leaders = find_leaders(judgement.shares, row)
         place, count, distance = (values[row] for values in (compared.place, compared.count, compared.distance))
-        is_of_times = bool(leaders) and leaders[0] in judgement.about
-        return cls(int(place), int(count), float(distance), leaders, is_of_times, judgement.kind[row] == "unsure")
+        part = judgement.about.get(leaders[0]) if leaders else None
+        is_unsure = judgement.kind[row] == "unsure"
+        return cls(int(place), int(count), float(distance), leaders, part is not None, part == "end", is_unsure)
 
 
 def sentences(
@@ -146,6 +148,8 @@ def _what_is_usual(
     elsewhere = _tell_missed(model, visits, at, missed) if missed is not None else ""
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
+    if here and event.is_of_end:
+        here = " ".join(part for part in (here, _leaves(model, visits, at, place)) if part)
     both = [elsewhere, here]
     return both[::-1] if event.is_of_times else both
 
@@ -202,6 +206,14 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
     return (
         say("here_varies" if varies else "here", times=", ".join(parts) if varies else " ".join(parts)) if parts else ""
     )
+
+
+def _leaves(model: HabitModel, visits: Visits, at: int, place: int) -> str:
+    """When an own place is usually left."""
+    one = slice(at, at + 1)
+    (end,), (weekend,) = ends_of(visits.minute[one], visits.duration[one], visits.day[one], visits.days_off)
+    minute = usual_end(model.habits, place, float(end), bool(weekend))
+    return say("leaves", clock=clock_words(minute)) if np.isfinite(minute) else ""
 
 
 def _span(model: HabitModel, place: int) -> str:

@@ -70,18 +70,20 @@ def least_over_intervals(
     *,
     measure: Callable[[Visits, np.ndarray], np.ndarray],
     among: np.ndarray | None = None,
+    spread: Callable[[Visits, np.ndarray], tuple[np.ndarray, Visits]] | None = None,
 ) -> np.ndarray:
     """Terms [N, K] of visits as their times are, with those of unobserved times at their most usual: float64 [N, K].
 
     `measure(visits, place)` gives the terms of any visits. A visit with hidden minutes may have been several: it
-    lasted anything up to its length. `among`: bool [N], the only visits to look at.
+    lasted anything up to its length. `among`: bool [N], the only visits to look at; `spread`: which times are tried,
+    `possible_times` by default.
     """
     unseen = (visits.early > 0) | (visits.late > 0) | (hidden > 0)
     wide = np.flatnonzero(unseen if among is None else unseen & among)
     for first in range(0, len(wide), ROWS_AT_ONCE):
         rows = wide[first : first + ROWS_AT_ONCE]
-        at, spread = possible_times(visits.take(rows), hidden[rows] > 0)
-        values = measure(spread, place[rows][at])
+        at, copies = (spread or possible_times)(visits.take(rows), hidden[rows] > 0)
+        values = measure(copies, place[rows][at])
         starts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
         terms[rows] = np.fmin(terms[rows], np.fmin.reduceat(values, starts, axis=0))
     return terms
@@ -111,6 +113,15 @@ def possible_times(visits: Visits, short: np.ndarray) -> tuple[np.ndarray, Visit
         weekday=weekday,
         duration=minutes,
     )
+
+
+def possible_ends(visits: Visits, short: np.ndarray) -> tuple[np.ndarray, Visits]:
+    """As `possible_times`, of every end, whatever the start."""
+    length = np.maximum(np.nan_to_num(visits.duration), 0.0)
+    low, high = np.where(short, 0.0, length), length + np.minimum(visits.late, DAY_MINUTES)
+    at, minutes = _spread(low, high, np.ceil((high - low) / START_STEP))
+    copies = visits.take(at)
+    return at, replace(copies, duration=np.where(np.isnan(copies.duration), np.nan, minutes))
 
 
 def _earlier_starts(length: np.ndarray, early: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -175,6 +175,39 @@ def times_at_place(
 
 
 @njit(nogil=True, cache=True)
+def ends_at_place(
+    place: np.ndarray,
+    end: np.ndarray,
+    weekend: np.ndarray,
+    population: np.ndarray,
+    visit_offsets: np.ndarray,
+    visit_end: np.ndarray,
+    visit_end_weekend: np.ndarray,
+    length_weight: np.ndarray,
+) -> np.ndarray:  # pragma: no cover - compiled
+    """-log of the density of the minute of the day at which a visit ends: float64 [N], NaN somewhere new or without.
+
+    As starts in `times_at_place`: kernels around the ends (`visit_end` [V], NaN where unknown) of the entity's own
+    visits to the place, by the kind of the day that they end on, smoothed towards the `population`'s value.
+    """
+    result = np.full(len(place), np.nan)
+    norm = 1.0 / (START_WIDTH * np.sqrt(2 * np.pi))
+    for i in range(len(place)):
+        if place[i] < 0 or np.isnan(end[i]):
+            continue
+        total = mass = 0.0
+        for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
+            if np.isnan(visit_end[v]):
+                continue
+            weight = (1.0 if visit_end_weekend[v] == weekend[i] else OTHER_DAY) * length_weight[v]
+            total += weight
+            mass += weight * bell(apart(visit_end[v], end[i]), START_WIDTH)
+        density = (mass * norm + POPULATION_VISITS * population[i]) / (total + POPULATION_VISITS)
+        result[i] = -np.log(max(density, 1e-12))
+    return result
+
+
+@njit(nogil=True, cache=True)
 def presence(
     place: np.ndarray,
     minute: np.ndarray,

@@ -27,8 +27,8 @@ def find_kinds(
     result = np.full(len(leads), None, dtype=object)
     result[compared.place < 0] = "novel"
     result[(leads == "recurrence") & (compared.count > np.maximum(compared.before, 1))] = "routine"
-    starts, lengths = about == "start", about == "length"
-    lost = unseen["most"] | ((starts | lengths) & unseen["start"]) | (lengths & unseen["end"])
+    starts, lengths, ends = (about == part for part in ("start", "length", "end"))
+    lost = unseen["most"] | ((starts | lengths) & unseen["start"]) | ((lengths | ends) & unseen["end"])
     result[lost] = "unobserved"
     return result
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ustad.distribution import FOLDS
 from ustad.events.observed import length_weight, start_weight
-from ustad.events.visits import LONGEST, Visits, day_kinds
+from ustad.events.visits import LONGEST, Visits, day_kinds, ends_of
 
 START_BINS, PART_BINS, DURATION_BINS = 48, 8, 44
 #: Events that a coarser histogram is worth where a finer one is thin.
@@ -22,6 +22,7 @@ class Population:
 
     start: np.ndarray  # float64 [2, C, 48] per minute, by weekday or weekend
     duration: np.ndarray  # float64 [C, 8, 44] per unit of log(1 + minutes), by part of the day
+    end: np.ndarray  # float64 [2, C, 48] per minute, by weekday or weekend of the end
 
     @classmethod
     def fit(cls, visits: Visits, categories: int) -> Population:
@@ -39,7 +40,11 @@ class Population:
         )
         whole = _smooth(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
         duration = _smooth(duration, _smooth(duration.sum(axis=1), whole)[:, None])
-        return cls(start=start * START_BINS / 1440.0, duration=duration * DURATION_BINS / LONGEST)
+        return cls(
+            start=start * START_BINS / 1440.0,
+            duration=duration * DURATION_BINS / LONGEST,
+            end=_fit_ends(visits, categories, length_weights) * START_BINS / 1440.0,
+        )
 
     @classmethod
     def fit_others(
@@ -59,11 +64,25 @@ class Population:
         weekend = (day_kinds(visits.day, visits.days_off) >= 5).astype(np.int64)
         return self.start[weekend, visits.category, _bin(visits.minute, 1440.0, START_BINS)]
 
+    def ends(self, visits: Visits) -> np.ndarray:
+        """Density of the minute of the day at which each visit ends given its kind, of any where it has none: [N]."""
+        minute, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
+        return self.end[weekend.astype(np.int64), visits.category, _bin(np.nan_to_num(minute), 1440.0, START_BINS)]
+
     def durations(self, visits: Visits) -> np.ndarray:
         """Density of each duration given kind and part of the day: float64 [N]."""
         part = _bin(visits.minute, 1440.0, PART_BINS)
         length = _bin(np.nan_to_num(_logarithm(visits.duration)), LONGEST, DURATION_BINS)
         return self.duration[visits.category, part, length]
+
+
+def _fit_ends(visits: Visits, categories: int, weight: np.ndarray) -> np.ndarray:
+    """Shares of ends by half hour: float64 [2, C, 48]."""
+    minute, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
+    known = np.isfinite(minute)
+    bins = (weekend[known].astype(np.int64), visits.category[known], _bin(minute[known], 1440.0, START_BINS))
+    end = _histogram(bins, (2, categories, START_BINS), weight[known])
+    return _smooth(end, _smooth(end.sum(axis=(0, 1)), np.ones(START_BINS)))
 
 
 def _logarithm(minutes: np.ndarray) -> np.ndarray:

@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from ustad.events.visits import Visits, day_kinds
+from ustad.events.visits import Visits, day_kinds, ends_of
 from ustad.habits.elsewhere import expected_elsewhere
-from ustad.habits.history import Habits
-from ustad.habits.intervals import least_over_intervals, silence
-from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, times_at_place
+from ustad.habits.history import Habits, once_per_history
+from ustad.habits.intervals import least_over_intervals, possible_ends, silence
+from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, ends_at_place, nearest_place, times_at_place
 from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 
@@ -31,6 +31,7 @@ TERMS = {
     "distance": "how far it is to the nearest own place",
     "start": "the start, given the place",
     "duration": "the duration, given place and start",
+    "end": "the end, given the place",
     "elsewhere": "being here at hours when history expects another place",
     "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
 }
@@ -39,10 +40,11 @@ LOOKS = {
     "visit": ("recurrence", "distance", "start", "duration", "elsewhere"),
     "stay": ("duration",),
     "start": ("start",),
+    "end": ("end",),
     "elsewhere": ("elsewhere",),
 }
-#: Terms that rest on the start of an event, and those that rest on both of its ends; elsewhere is about the time seen.
-ABOUT = {"start": "start", "duration": "length"}
+#: Terms that rest on the start of an event, on both of its ends, on its end alone; elsewhere is about the time seen.
+ABOUT = {"start": "start", "duration": "length", "end": "end"}
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 5_000
 HALF_HOUR = DAY_MINUTES / SLOTS
@@ -156,14 +158,19 @@ def _elsewhere(
 def _times(
     habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, hidden: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Start and duration; where an end was not observed, each at the most usual time that it may have had."""
+    """Start, duration and end; where one was not observed, each at the most usual time that it may have had."""
 
     def measure(some: Visits, at: np.ndarray) -> np.ndarray:
         return _times_as_given(habits, population, some, at)
 
+    def measure_ends(some: Visits, at: np.ndarray) -> np.ndarray:
+        return _ends_as_given(habits, population, some, at)[:, None]
+
     values = least_over_intervals(measure(visits, place), visits, place, hidden, measure=measure)
     values[~np.isfinite(visits.duration), 1] = np.nan
-    return {"start": values[:, 0], "duration": values[:, 1]}
+    ends = measure_ends(visits, place)
+    ends = least_over_intervals(ends, visits, place, hidden, measure=measure_ends, spread=possible_ends)
+    return {"start": values[:, 0], "duration": values[:, 1], "end": ends[:, 0]}
 
 
 def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
@@ -185,6 +192,23 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
         return times_at_place(*(values[rows] for values in own), *history)  # type: ignore[call-arg]  # six and six
 
     return in_parts(times, len(visits))
+
+
+def _ends_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
+    """-log of the density of the end: float64 [N]."""
+    density, history = population.ends(visits), (habits.visit_offsets, *visit_ends(habits), habits.visit_length_weight)
+    end, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
+
+    def ends(rows: slice) -> np.ndarray:
+        return ends_at_place(place[rows], end[rows], weekend[rows], density[rows], *history)
+
+    return in_parts(ends, len(visits))
+
+
+@once_per_history
+def visit_ends(habits: Habits) -> tuple[np.ndarray, np.ndarray]:
+    """When each visit of a history ended, see `ends_of`: float64 [V], bool [V]."""
+    return ends_of(habits.visit_minute, habits.visit_duration, habits.visit_day, habits.days_off)
 
 
 def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:

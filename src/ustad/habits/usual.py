@@ -16,8 +16,9 @@ import numpy as np
 from ustad.events.encoder import UNKNOWN
 from ustad.events.visits import Frame, HasColumns, Visits, day_kinds, kind_feature, place_feature
 from ustad.habits.history import Habits, once_per_history
-from ustad.habits.questions import in_parts
-from ustad.habits.usual_kernels import usual_times, whereabouts
+from ustad.habits.kernels import OTHER_DAY
+from ustad.habits.questions import in_parts, visit_ends
+from ustad.habits.usual_kernels import usual_start, usual_times, visits_near, whereabouts
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 from ustad.ties import lowered
@@ -84,6 +85,18 @@ def _times(habits: Habits, at: np.ndarray, minute: np.ndarray, weekend: np.ndarr
     times = np.empty((len(at), 4))
     times[order] = in_parts(measure, len(at))
     return times.T
+
+
+def usual_end(habits: Habits, place: int, end: float, weekend: bool) -> float:
+    """Around which minute of the day an own place is left on days of a kind, of several the nearest to `end`; NaN where
+    no end is known."""
+    first, last = habits.visit_offsets[place : place + 2]
+    ends, on_weekend = (values[first:last] for values in visit_ends(habits))
+    known = np.isfinite(ends)
+    if not known.any():
+        return np.nan
+    weight = np.where(on_weekend == weekend, 1.0, OTHER_DAY)[known] * habits.visit_length_weight[first:last][known]
+    return float(usual_start(ends[known], visits_near(ends[known], weight), end))
 
 
 def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int) -> Widths:

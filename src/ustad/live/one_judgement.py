@@ -62,7 +62,7 @@ def _find_kind(
     leads = list(shares)[highest_of(list(shares.values()))]
     start, end, most = (bool(facts.unseen[part][0]) for part in ("start", "end", "most"))
     part, compared = about.get(leads), facts.compared
-    if most or (start and part is not None) or (end and part == "length"):
+    if most or (start and part in ("start", "length")) or (end and part in ("length", "end")):
         return "unobserved"
     if leads == "recurrence" and compared.count[0] > max(compared.before[0], 1):
         return "routine"

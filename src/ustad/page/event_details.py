@@ -39,8 +39,8 @@ NO_NEIGHBOURS = {"distance": None, "pct": None, "share": 0.0}
 #: What each term of a score by habits asks.
 HABIT_WORDS = {
     "recurrence": "how often they come here", "distance": "how far from their own places", "start": "when they came",
-    "duration": "how long they stayed", "leaving": "staying on so long", "elsewhere": "expected elsewhere at this hour",
-    "silence": "no data at these hours",
+    "duration": "how long they stayed", "end": "when they left", "leaving": "staying on so long",
+    "elsewhere": "expected elsewhere at this hour", "silence": "no data at these hours",
     "memory_place": "this place after the one before", "memory_start": "this time after what came before",
     "memory_duration": "this length after what came before",
 }  # fmt: skip

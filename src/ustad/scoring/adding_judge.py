@@ -54,7 +54,7 @@ class Judgement:
     shares: dict[str, np.ndarray]  # question → its share of the look that decides, float64 [N]
     score: np.ndarray  # float64 [N] -log10 p of the event by itself
     kind: np.ndarray  # object [N] what sort of unusual
-    about: Mapping[str, str]  # questions about a `start` or a `length`
+    about: Mapping[str, str]  # questions about a `start`, a `length` or an `end`
     entity_ids: np.ndarray
     entity: np.ndarray  # int64 [N] index into entity_ids
     agents: dict[str, np.ndarray]  # test of entities → -log10 p, float64 [E]
