@@ -313,6 +313,19 @@ def write_page(
     return "\n".join([*text, *write_doubt(json.loads(EXPECTATIONS.read_text())), *TRIED]) + "\n"
 
 
+def _misses(results: dict[str, Any]) -> np.ndarray:
+    """How far each widened figure of coverage is from what is meant."""
+    return np.abs(np.array([row["wide"] for row in results["coverage"].values()]) - results["share"])
+
+
+def _near(results: dict[str, Any], points: float) -> int:
+    return int((_misses(results) <= points).sum())
+
+
+def _off(results: dict[str, Any]) -> float:
+    return 100 * float(_misses(results).mean())
+
+
 def write_doubt(results: dict[str, Any]) -> list[str]:
     """What `expectations.py` measured."""
     text = [
@@ -331,9 +344,12 @@ def write_doubt(results: dict[str, Any]) -> list[str]:
         ),
         "",
         f"How many starts and durations of normal people lie within the ± that is shown ({results['share']:.1%} are "
-        "meant): as wide as the earlier visits lie, and as widened on the calibration week by kind of place and by "
-        "visits known. Within 2 points is asked and not met everywhere: a history of two weeks is twice as long as the "
-        "one that the factors were found with.",
+        "meant): as wide as the earlier visits lie, and as widened by kind of place and by visits known. The factors "
+        "are found on the calibration week, by the weeks before it, and on days of the whole history, by its other "
+        f"days. Within 2 points is asked: {_near(results, 0.02)} of {2 * len(results['coverage'])} figures are, "
+        f"{_near(results, 0.05)} are within 5, and the mean is {_off(results):.1f} points off. By the calibration week "
+        "alone, whose history is half as long in towns, it was 31 and 64 of 82, and 3.5 points; by left out days alone "
+        "36 and 77, and 2.3, with homes too wide (0.71 to 0.73).",
         "",
         "| visits of | events | start, plain | widened | duration, plain | widened |",
         "|---|---|---|---|---|---|",

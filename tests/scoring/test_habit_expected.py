@@ -16,7 +16,7 @@ from whole_scores import score_by_habits
 from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
 from ustad.habits.history import Habits
-from ustad.habits.usual import remembered_days, usual
+from ustad.habits.usual import days_left_out, remembered_days, usual
 from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quantile
 from ustad.habits.widths import Widths
 from ustad.judges import learn_from
@@ -292,3 +292,31 @@ def test_widened_spreads_are_those_of_the_calibration_week(life, model):
     inside = np.abs(week.duration - wide.duration) <= wide.duration_spread + 1e-9
     assert inside[known].mean() == pytest.approx(0.683, abs=0.05)
     assert not np.allclose(plain.duration_spread[known], wide.duration_spread[known])
+
+
+def test_spreads_are_also_those_of_days_left_out_of_the_history(life, model):
+    """By hand: each visit of a whole history by a history without its day."""
+    both = read_visits(between(life, 0, 28), SCHEMA, model.history.frame)
+    whole = Habits.fit(both)
+    place, known, ratio = days_left_out(whole)
+    rows = np.flatnonzero(whole.visit_late <= 0)
+    has_others = iter(range(len(place)))
+    checked = 0
+    for row in rows.tolist():
+        own = int(np.searchsorted(whole.visit_offsets, row, side="right")) - 1
+        first, last = whole.visit_offsets[own : own + 2]
+        others = int((whole.visit_day[first:last] != whole.visit_day[row]).sum())
+        if not others:
+            continue
+        at = next(has_others)
+        assert (place[at], known[at]) == (own, others)
+        if row % 40 == 0:
+            mine = both.entity_key[both.entity] == whole.entity_key[whole.place_owner[own]]
+            this = both.take(np.flatnonzero(mine & (both.time == whole.visit_time[row])))
+            less = Habits.fit(both.take(np.flatnonzero(~mine | (both.day != whole.visit_day[row]))))
+            told = usual(less, this, less.locate(this)[0], PLAIN)
+            away = abs(this.minute[0] - told.start[0])
+            assert ratio[0, at] == pytest.approx(min(away, 1440 - away) / told.start_spread[0])
+            assert ratio[1, at] == pytest.approx(abs(this.duration[0] - told.duration[0]) / told.duration_spread[0])
+            checked += 1
+    assert checked > 5

@@ -90,15 +90,16 @@ class HabitModel:
             comparisons.put(rows, some)
         case = Case(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
         normal, (place, key) = calibrates[week.row], habits.locate(week)
+        whole = Habits.fit(both)
         model = cls(
             schema,
             frame,
             Population.fit(learnt, kinds_known),
             recurrence,
-            Habits.fit(both),
+            whole,
             counting,
             absorb_after,
-            fit_widths(habits, week.take(normal), place[normal], kinds_known),
+            fit_widths(habits, week.take(normal), place[normal], kinds_known, whole=whole),
             fit_absences(habits, week, key, normal) if schema.end is not None else None,
         )
         return model, case, comparisons.take(case.order)

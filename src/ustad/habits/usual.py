@@ -18,13 +18,15 @@ from ustad.events.visits import Frame, HasColumns, Visits, day_kinds, kind_featu
 from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import OTHER_DAY
 from ustad.habits.questions import in_parts, visit_ends
-from ustad.habits.usual_kernels import usual_start, usual_times, visits_near, whereabouts
+from ustad.habits.usual_kernels import times_by_other_days, usual_start, usual_times, visits_near, whereabouts
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 from ustad.ties import lowered
 
 #: When people are at home, minute of the day.
 NIGHT = 180.0
+#: Visits of a history that are compared with its other days.
+SAMPLED = 8_000
 #: More than there are kinds of places: an entity and a kind make one number.
 _MOST_KINDS = 1 << 20
 
@@ -99,19 +101,48 @@ def usual_end(habits: Habits, place: int, end: float, weekend: bool) -> float:
     return float(usual_start(ends[known], visits_near(ends[known], weight), end))
 
 
-def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int) -> Widths:
-    """From visits of normal people that the history does not hold; `place` [N] as in `usual`. What begins or ends
-    unseen is left out."""
+def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int, *, whole: Habits) -> Widths:
+    """From visits of normal people that the history does not hold (`place` [N] as in `usual`), and from days of the
+    `whole` history, theirs included, each by the other days of it. The first tell how lives move on, the others how
+    well a history of that length knows them. What begins or ends unseen is left out."""
     rows = np.flatnonzero((place >= 0) & (visits.early <= 0) & (visits.late <= 0))
-    if not len(rows):
-        return Widths.plain(kinds)
     at, own = place[rows], visits.take(rows)
-    weekend = day_kinds(own.day, own.days_off) >= 5
-    start, start_spread, duration, duration_spread = _times(habits, at, own.minute, weekend)
-    away = np.abs(own.minute - start)
-    differences = np.stack([np.minimum(away, 1440.0 - away), np.abs(own.duration - duration)])
-    spreads = np.maximum(np.stack([start_spread, duration_spread]), 1e-6)
-    return Widths.fit(differences / spreads, habits.place_category[at], habits.place_count[at], kinds)
+    times = _times(habits, at, own.minute, day_kinds(own.day, own.days_off) >= 5)
+    by_week = _in_spreads(own.minute, own.duration, times)
+    known, days, by_days = days_left_out(whole)
+    return Widths.fit(
+        np.concatenate([by_week, by_days], axis=1),
+        np.r_[habits.place_category[at], whole.place_category[known]],
+        np.r_[habits.place_count[at], days],
+        kinds,
+    )
+
+
+def days_left_out(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of visits of a history, SAMPLED at most, evenly: their place, how many visits to it other days hold, and how far
+    start and duration are from what those say, in its ±: int64 [N] twice, float64 [2, N]."""
+    seen = np.flatnonzero((habits.visit_early <= 0) & (habits.visit_late <= 0))
+    rows = seen[:: max(1, -(-len(seen) // SAMPLED))]
+    place = np.searchsorted(habits.visit_offsets, rows, side="right") - 1
+    history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
+    weights = (habits.visit_start_weight, habits.visit_length_weight)
+
+    def measure(part: slice) -> np.ndarray:
+        return times_by_other_days(rows[part], place[part], habits.visit_day, *history, *weights)
+
+    times = in_parts(measure, len(rows))
+    known = times[:, 4] > 0
+    place, rows, times = place[known], rows[known], times[known]
+    away = _in_spreads(habits.visit_minute[rows], habits.visit_duration[rows], times[:, :4].T)
+    return place, times[:, 4].astype(np.int64), away
+
+
+def _in_spreads(minute: np.ndarray, duration: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """How far starts and durations are from `times` [4, N] (each with its ±), in ±: float64 [2, N]."""
+    start, start_spread, expected, duration_spread = times
+    away = np.abs(minute - start)
+    differences = np.stack([np.minimum(away, 1440.0 - away), np.abs(duration - expected)])
+    return differences / np.maximum(np.stack([start_spread, duration_spread]), 1e-6)
 
 
 def find_home(habits: Habits, place: int) -> int:

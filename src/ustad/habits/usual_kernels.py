@@ -173,3 +173,32 @@ def usual_times(
             least = DURATION_WIDTH * middle / np.sqrt(weight[known].sum())
             result[i, 2], result[i, 3] = middle, max(weighted_quantile(off, weight[known], WITHIN), least)
     return result
+
+
+@njit(nogil=True, cache=True)
+def times_by_other_days(
+    rows: np.ndarray,
+    place: np.ndarray,
+    visit_day: np.ndarray,
+    visit_offsets: np.ndarray,
+    visit_minute: np.ndarray,
+    visit_duration: np.ndarray,
+    visit_weekend: np.ndarray,
+    start_weight: np.ndarray,
+    length_weight: np.ndarray,
+) -> np.ndarray:  # pragma: no cover - compiled
+    """What `usual_times` says of visits of a history (`rows` [N], at `place` [N]) by visits of other days alone, and
+    how many those are: float64 [N, 5]."""
+    result = np.full((len(rows), 5), np.nan)
+    for i in range(len(rows)):
+        row, low, high = rows[i], visit_offsets[place[i]], visit_offsets[place[i] + 1]
+        other = visit_day[low:high] != visit_day[row]
+        result[i, 4] = other.sum()
+        if result[i, 4] > 0:
+            times = usual_times(
+                np.zeros(1, np.int64), visit_minute[row : row + 1], visit_weekend[row : row + 1],
+                np.array([0, other.sum()]), visit_minute[low:high][other], visit_duration[low:high][other],
+                visit_weekend[low:high][other], start_weight[low:high][other], length_weight[low:high][other],
+            )  # fmt: skip
+            result[i, :4] = times[0]
+    return result
