@@ -33,7 +33,7 @@ def make_life(named=True, days=DAYS, agents=4):
     return life
 
 
-def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
+def make(network="none", named=True, days=DAYS, agents=4, life=None, **changes):
     """A model of four weeks, the life it was learnt from, and what follows."""
     life = make_life(named, days, agents) if life is None else life
     config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})

@@ -26,7 +26,7 @@ from ustad.habits.stages import MovingHistory, history_end
 from ustad.judges import load_judge
 
 
-@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+@pytest.fixture(scope="module", params=[("none", True), ("none", False), ("memory", True)])
 def world(request):
     return make(*request.param)
 

@@ -29,7 +29,7 @@ from ustad.tables import TIMESTAMP, DataError
 SINCE = FIRST_DAY + KNOWN
 
 
-@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+@pytest.fixture(scope="module", params=[("none", True), ("none", False), ("memory", True)])
 def world(request):
     model, before, later = make(*request.param, agents=3)
     agent, day = later["agent_id"].to_numpy(), days_of(later)
