@@ -106,7 +106,8 @@ def explaining(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # whatever a reader stumbles over: the files may be a stranger's
         cause = f"{type(error).__name__}: {first_line(error)}"[:200]
-        raise DataError(f"{path}: the model cannot be read ({cause}); it is damaged, train it again") from error
+        why = "it is damaged, or of a version that this one cannot read"
+        raise DataError(f"{path}: the model cannot be read ({cause}); {why}: train it again") from error
 
 
 def arrays(path: Path, without: str = "") -> dict[str, np.ndarray]:

@@ -210,6 +210,12 @@ def test_a_damaged_or_foreign_model_is_refused(tmp_path):
         artefact.check(tmp_path)
 
 
+def test_a_model_that_no_reader_understands_may_be_damaged_or_of_another_version(tmp_path):
+    said = r"read \(KeyError: 'terms'\); it is damaged, or of a version that this one cannot read: train it again"
+    with pytest.raises(DataError, match=f"m: the model cannot be {said}"), artefact.explaining(tmp_path / "m"):
+        raise KeyError("terms")
+
+
 def test_only_the_companions_asked_for_are_read(tmp_path):
     save_directory(Dataset(stays(3), trips=stays(3)), tmp_path)
     (tmp_path / "trips.parquet").write_bytes(b"no table at all")

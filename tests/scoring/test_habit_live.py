@@ -50,7 +50,7 @@ def make(network, named=True, seen=True, **changes):
 
 @pytest.fixture(
     scope="module",
-    params=[("dual", True), ("dual", False), ("dual", True, False, True), ("memory", True, False)],
+    params=[("none", True), ("none", False), ("none", True, False, True), ("memory", True, False)],
     ids=["named", "unnamed", "gaps and silence", "memory"],
 )
 def world(request):
@@ -254,6 +254,6 @@ def test_reasons_come_with_alerts(world):
 
 
 def test_counts_over_the_whole_period_cannot_be_live():
-    model = with_history(make("dual")[0], counting="whole")
-    with pytest.raises(ConfigError, match="up to the event"):
+    model = with_history(make("none")[0], counting="whole")
+    with pytest.raises(ConfigError, match="up to the event; learn the judge with counting='past'"):
         HabitLive(model, since=PERIOD[0])

@@ -1,4 +1,7 @@
-"""A source that nobody knows of: a class of its own is all it takes to be asked, added up, shown and asked live."""
+"""A source that nobody knows of: a class of its own is all it takes to be asked, added up, shown and asked live.
+
+Training, saving and loading are not covered: for these a source has `save` and a `load`, and `judges.py` names it.
+"""
 
 import sys
 from contextlib import nullcontext

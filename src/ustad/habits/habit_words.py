@@ -51,7 +51,7 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True)
 class ToldEvent:
-    """One event as it is event."""
+    """What is told of one event."""
 
     place: int  # own place, -1 where not seen before
     count: int  # visits to it in this period

@@ -93,7 +93,7 @@ class HabitLive:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
         self.model = cast(HabitSource, judge.history)
         if self.model.counting != "past":
-            raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
+            raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
         self.looks, self.about = judge.looks, judge.about
         self._others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most

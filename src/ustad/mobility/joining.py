@@ -7,9 +7,10 @@ another stay is settled, or once the agent was seen elsewhere for longer than a 
 Four rules beside those of the plain kernel:
 - A cluster goes on while fixes lie near its first fix or near its middle, also after silence of up to `bridge`.
 - A cluster at the held stay's place goes on with it, if little time passed or no fix lies far away.
-- A fix that claims to be imprecise does not say that the agent left, up to what its claim explains.
-- Silence that ends within `reach` of the place was spent there, unless the agent stays where it ended.
-Phones that report changes only have rules of their own (`change_reports.py`).
+- An imprecise fix does not show that the agent left, as long as its accuracy explains how far off it lies.
+- Silence that ends within `reach` of the place was spent there, unless the agent then stays where the silence ended.
+
+There are further rules for phones that report only that they moved (`change_reports.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calibration: percentiles and p-values against a normal reference period, alerts, and conformal intervals.
+"""Calibration: tail shares and p-values against a normal reference period, and conformal intervals.
 
 The reference is what the calibration agents did in the validation week: their losses, errors, uncertainties and
 neighbour distances. Out of it come the distribution of every part of the score, of the final score itself, and of
@@ -81,7 +81,7 @@ def highest(tails: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The reference period. `entity` are codes of its agents, `day` local dates; `days` is its span."""
+    """The reference period: what its events are made of, codes of their agents (`entity`), and its span in `days`."""
 
     parts: Parts
     entity: np.ndarray  # int32 [n]

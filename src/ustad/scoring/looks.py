@@ -1,10 +1,12 @@
 """Looks: answers are calibrated to -log10 p, those of a look are added up, and the highest look makes the score.
 
-In go the raw answers of the calibration week; out come the distributions of every question and look, and scores of the
-week's events that may stand for those of new people. Every question counts once; models of 0.2 may hold other weights,
-which are read with them and used. Among distributions that it is part of itself an event looks less unusual than the
-same event of somebody else would, the more so the fewer people there are; so the people are in five groups, and each
-group is judged by questions and looks that were fitted on the other four.
+In go the raw answers of the calibration week. Out come the distributions of every question and look, and scores of the
+week's events, which stand for what new people would score. Every question counts once. A model keeps that as weights;
+one of 0.2 that was made with others is refused (`config/former_settings.py`).
+
+Among distributions that it is part of itself an event looks less unusual than the same event of somebody else would,
+the more so the fewer people there are. So the people are in five groups, and each group is judged by questions and
+looks that were fitted on the other four.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The paper's judge: an event's score is the highest percentile among its terms' losses and its neighbour distance.
 
 The source is the Transformer: what it expected, its losses, both uncertainties, and how far the event lies from all
-events of training. The score is −log₁₀ of the smallest tail share among them: it rises with the paper's AS(e) = max of
-percentiles, and 3 means `one in a thousand is this extreme`.
+events of training. The score is −log₁₀ of the smallest tail share among them. It rises with the paper's AS(e), the
+highest percentile. A score of 3 means that one event in a thousand is as extreme in the loss or distance that decides.
 """
 
 from __future__ import annotations
