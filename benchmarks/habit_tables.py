@@ -70,24 +70,25 @@ def p_values(name: str) -> str:
     return table(("towns", *CALIBRATED, *(f"five {what}" for what in FIVE)), rows)
 
 
-def goals(name: str) -> str:
+def goals(*names: str) -> str:
     """The goals of each city at its preset's share of anomalous people, and with one in ten: precision and kinds."""
-    content = read(name)
-    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for key, figures in content["cells"].items():
-        city, _, share, phone = key.split("|")
-        cells.setdefault((city if phone == "true stays" else f"{city}, {phone}", share), []).append(figures)
+    cells: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for content in map(read, names):
+        for key, figures in content["cells"].items():
+            city, _, share, phone = key.split("|")
+            place = city if phone == "true stays" else f"{city}, {phone}"
+            cells.setdefault((f"`{content.get('preset', 'quick')}`", place, share), []).append(figures)
     rows, by_kind = [], []
-    for (city, share), runs in cells.items():
+    for (preset, city, share), runs in sorted(cells.items(), key=lambda cell: (cell[0][1], cell[0][2] != "preset")):
         levels = (_spread_of([run[level] for run in runs]) for level in ("events", "incidents", "agents"))
         precision, most = (float(np.mean([run[what] for run in runs])) for what in ("precision", "most"))
         people = "one in ten" if share != "preset" else "as the preset"
-        rows.append((city, people, str(len(runs)), *levels, f"{precision:.2f} of {most:.2f}"))
+        rows.append((city, people, preset, str(len(runs)), *levels, f"{precision:.2f} of {most:.2f}"))
         if share != "preset":
             kinds = {kind: [run for run in runs if kind in run["kinds"]] for kind in KINDS}
-            by_kind.append((city, *(_kind_cell(kind, some) for kind, some in kinds.items())))
-    first = table(("city", "anomalous", "seeds", "events", "incidents", "agents", "precision"), rows)
-    return f"{first}\n\n{table(('agents of a kind', *KINDS), by_kind)}"
+            by_kind.append((city, preset, *(_kind_cell(kind, some) for kind, some in kinds.items())))
+    first = table(("city", "anomalous", "by", "seeds", "events", "incidents", "agents", "precision"), rows)
+    return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}"
 
 
 def _kind_cell(kind: str, runs: list[dict[str, Any]]) -> str:
@@ -157,13 +158,14 @@ def speed(name: str) -> str:
     runs = [read(file) for file in kept]
     rows: list[tuple[str, ...]] = []
     for part in ("bulk", "live"):
+        rows.append((f"{part}: samples T", *(str(run[part]["samples"]) if part in run else "" for run in runs)))
         for what in runs[0][part]["rates"]:
             rows.append((what, *(f"{run[part]['rates'][what]:,.0f}" if part in run else "" for run in runs)))
         target = runs[0][part]["target"]
         found = [run[part].get("share", run[part]["rates"].get(part, 0.0)) if part in run else None for run in runs]
         rows.append((SPEED_TARGETS[part].format(target), *(_against(value, target) for value in found)))
     bulk = [run["bulk"] for run in runs]
-    heads = (f"{run.get('gpu', str(run['cores']) + ' cores')}, T = {run['samples']}" for run in bulk)
+    heads = (str(run.get("gpu", f"{run['cores']} cores")) for run in bulk)
     return table(("scoring, events/s", *heads), rows)
 
 
@@ -185,7 +187,7 @@ FIVE = ("events", "incidents", "agents")
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": partial(parts, "development"),
     "atlanta": partial(atlanta, "pol_atl"),
-    "goals": partial(goals, "goals"),
+    "goals": partial(goals, "goals", "goals_best"),
     "p-values": partial(p_values, "habit_p_values"),
     "moving history": partial(moving, "moving_history"),
     "speed": partial(speed, "default_speed"),
