@@ -172,7 +172,7 @@ def measure(preset: str, agents: int, seed: int) -> dict[str, Any]:
     for number, agent in enumerate(ids):
         if agent in changed:
             kind, since = changed[agent]
-            told = int(result.told[number])
+            told = int(result.told_day[number])
             found[kind].append(
                 {"days": told - since + 1 if told else None, "off": int(result.since[number]) - since if told else None}
             )

@@ -181,7 +181,7 @@ def test_the_term_of_ends_is_that_of_a_loop():
     population = Population.fit(visits, len(frame.categories) + 1)
     found = compare(habits, population, Recurrence(), visits, period=(0, 0))
     moved = (np.where(np.arange(len(visits)) == 3, -1, found.place), found.key)
-    elsewhere = compare(habits, population, Recurrence(), visits, period=(0, 0), located=moved)
+    elsewhere = compare(habits, population, Recurrence(), visits, period=(0, 0), places=moved)
     assert np.isnan(elsewhere.terms["end"][3]), "nobody has left a new place before"
     for i in range(len(visits)):
         expected = _naive_end(i, habits, visits, population, found.place)

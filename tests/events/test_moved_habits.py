@@ -111,7 +111,7 @@ def test_a_pause_changes_neither_the_days_of_a_place_nor_what_is_remembered():
     np.testing.assert_array_equal(
         later.last_day - later.place_since, habits.last_day - habits.place_since
     )  # and whole weeks, so the weekdays are as many as before
-    seen = with_end(habits, habits.last_day + 70, seen=True)
+    seen = with_end(habits, habits.last_day + 70, is_seen=True)
     np.testing.assert_array_equal(seen.place_since, habits.place_since)
 
 

@@ -58,13 +58,13 @@ def test_a_far_place_visited_again_and_again_is_the_most_unusual_event_and_its_a
     inserted = odd["poi_id"].to_numpy() == 999
     assert judged.score[inserted].min() > judged.score[~inserted].max()
     assert judged.entity_ids[np.argmax(judged.agent_score)] == 4
-    assert judged.answers[0].facts.compared.distance[inserted].min() > 10
-    assert sorted(judged.answers[0].facts.compared.count[inserted]) == [1, 2, 3]
+    assert judged.answers[0].facts.comparison.distance[inserted].min() > 10
+    assert sorted(judged.answers[0].facts.comparison.count[inserted]) == [1, 2, 3]
 
 
 def test_recurrence_rises_with_every_visit_to_a_new_place(model, odd):
     inserted = odd["poi_id"].to_numpy() == 999
-    terms = model.judge(odd, count_days=PERIOD).answers[0].facts.compared.terms["recurrence"][inserted]
+    terms = model.judge(odd, count_days=PERIOD).answers[0].facts.comparison.terms["recurrence"][inserted]
     assert (np.diff(terms) > 0).all()
     assert terms[0] == pytest.approx(0.0, abs=1e-9)
 
@@ -132,7 +132,7 @@ def test_of_the_validation_week_only_those_who_calibrate_change_what_people_do_o
 def test_whole_counting_sees_the_later_visits(life, odd):
     model = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA, counting="whole")
     inserted = odd["poi_id"].to_numpy() == 999
-    assert model.judge(odd, count_days=PERIOD).answers[0].facts.compared.count[inserted].tolist() == [3, 3, 3]
+    assert model.judge(odd, count_days=PERIOD).answers[0].facts.comparison.count[inserted].tolist() == [3, 3, 3]
 
 
 # ------------------------------------------------------------------------------ the same however asked

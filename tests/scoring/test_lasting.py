@@ -85,17 +85,17 @@ def test_a_change_is_told_once_with_its_day_and_does_not_vanish() -> None:
         for end in (change + 14, change + 28, change + 70):
             later = find_changes(habits, read(frame, lives(3, range(HISTORY, end), change)))
             assert (abs(later.since - MONDAY - change) <= 3).all()
-            assert (later.told > 0).all()
+            assert (later.told_day > 0).all()
             assert later.evidence.min() >= before
             before = float(later.evidence.min())
-            told.add(tuple(later.told.tolist()))
+            told.add(tuple(later.told_day.tolist()))
         assert len(told) == 1
 
 
 def test_nobody_is_told_changed_who_goes_on_as_before_and_history_alone_says_nothing() -> None:
     frame, habits = learn(lives(40, range(HISTORY), None))
     same = find_changes(habits, read(frame, lives(40, range(HISTORY, HISTORY + 42), None)))
-    assert (same.told > 0).mean() <= LEVEL
+    assert (same.told_day > 0).mean() <= LEVEL
     assert not find_changes(habits, read(frame, lives(3, range(HISTORY), None))).evidence.any()
 
 
@@ -110,15 +110,15 @@ def test_positions_that_scatter_around_own_places_are_no_change() -> None:
     scattered = find_changes(habits, read(frame, later))
     plain = find_changes(habits, read(frame, lives(40, range(HISTORY, HISTORY + 14), None)))
     np.testing.assert_array_equal(scattered.evidence, plain.evidence)
-    assert (scattered.told > 0).mean() <= LEVEL
+    assert (scattered.told_day > 0).mean() <= LEVEL
 
 
 def test_a_day_that_nobody_observed_is_no_evidence() -> None:
     frame, habits = learn(lives(1, range(HISTORY), None))
     events = lives(1, range(HISTORY, HISTORY + 14), HISTORY)
-    assert find_changes(habits, read(frame, events)).told[0] > 0
+    assert find_changes(habits, read(frame, events)).told_day[0] > 0
     mornings = events["started_at"].cast(pa.int64()).to_numpy() % DAY == 0
-    assert find_changes(habits, read(frame, events.filter(pa.array(mornings)))).told[0] == 0
+    assert find_changes(habits, read(frame, events.filter(pa.array(mornings)))).told_day[0] == 0
 
 
 def test_a_history_that_has_moved_on_says_the_same() -> None:
@@ -145,7 +145,7 @@ def test_more_visits_are_told_with_medians_of_the_days_that_were_observed() -> N
             rows += rest[1:]
     visits = read(frame, as_events(rows))
     changes = find_changes(habits, visits)
-    assert changes.told[0] > 0
+    assert changes.told_day[0] > 0
     (text,) = describe_changes(SCHEMA, frame, habits, visits, changes=changes)
     words = r"Since \d November more stays on weekdays: 5 a day instead of 3 a day \(medians\)\."
     assert text is not None

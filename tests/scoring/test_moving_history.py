@@ -127,7 +127,7 @@ def test_context_enters_the_history_and_is_asked_about_no_more_than_needed(plain
     found = model.judge(last, context)
     rows = np.flatnonzero(days_of(later) >= DAYS - 7)
     np.testing.assert_allclose(found.score, whole.score[rows], rtol=1e-12)
-    count, of_whole = (one.answers[0].facts.compared.count for one in (found, whole))
+    count, of_whole = (one.answers[0].facts.comparison.count for one in (found, whole))
     np.testing.assert_array_equal(count, of_whole[rows])
 
 

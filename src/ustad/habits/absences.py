@@ -106,10 +106,10 @@ def judge_visits(habits: Habits, visits: Visits, key: np.ndarray, closes: np.nda
     )
 
 
-def may_close(habits: Habits, known: float, end: float) -> bool:
+def may_close(habits: Habits, known_until: float, end: float) -> bool:
     """Whether the time of a nearly certain visit of the only entity of a history can have passed with an event that
-    ends at `end`, where earlier ones end by `known`; both minutes of the local clock since 1970-01-01."""
-    return bool(ends_certain_time(_certain_hours(habits), known, end, habits.sorted_days_off))
+    ends at `end`, where earlier ones end by `known_until`; both minutes of the local clock since 1970-01-01."""
+    return bool(ends_certain_time(_certain_hours(habits), known_until, end, habits.sorted_days_off))
 
 
 @once_per_history

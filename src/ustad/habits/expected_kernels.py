@@ -57,14 +57,14 @@ def usual_presence(
             continue
         there[count] = 0.0
         days[count] = days_by_kind(max(place_since[p], known_since[p]), last_day, days_off)
-        counted = -(1 << 60)  # each day counts once in a half hour, however many visits it has
+        next_slot = -(1 << 60)  # each day counts once in a half hour, however many visits it has
         for v in range(visit_offsets[p], visit_offsets[p + 1]):
             if np.isnan(visit_duration[v]):
                 continue
-            begin = max(slot_of(visit_begin[v]) - ABOUT, counted)
+            begin = max(slot_of(visit_begin[v]) - ABOUT, next_slot)
             stop = -slot_of(-visit_begin[v] - visit_duration[v])
-            counted = max(counted, min(stop, begin + 2 * SLOTS) + ABOUT)
-            for slot in range(begin, counted):
+            next_slot = max(next_slot, min(stop, begin + 2 * SLOTS) + ABOUT)
+            for slot in range(begin, next_slot):
                 there[count, day_kind(slot // SLOTS, days_off), slot % SLOTS] += 1.0
         if _fill_surprise(there[count], days[count], surprise[count]):
             places[count] = p
@@ -85,14 +85,14 @@ def _fill_surprise(there: np.ndarray, days: np.ndarray, surprise: np.ndarray) ->
     surprise[:] = 0.0
     for weekday in range(7):
         for slot in range(SLOTS):
-            present = possible = known = 0.0
+            present = possible = day_count = 0.0
             for other in range(7):
                 if (other >= 5) == (weekday >= 5):
                     weight = 1.0 if other == weekday else OTHER_WEEKDAY
                     present += weight * min(there[other, slot], days[other])
                     possible += weight * days[other]
-                    known += days[other]
-            if known >= LEAST_DAYS and present >= (NEARLY_CERTAIN - 1e-9) * possible:
+                    day_count += days[other]
+            if day_count >= LEAST_DAYS and present >= (NEARLY_CERTAIN - 1e-9) * possible:
                 shrink = min(1.0, MOST_DAYS / possible)
                 surprise[weekday, slot] = -np.log((shrink * (possible - present) + 0.5) / (shrink * possible + 1.0))
                 is_any = True
@@ -130,13 +130,13 @@ def judge_expected(
     latest, first_event = -1, 0
     places, there = np.zeros(0, np.int64), np.zeros((0, 7, SLOTS))
     days, surprise = np.zeros((0, 7)), np.zeros((0, 7, SLOTS))
-    known = 0.0
+    known_until = 0.0
     for i in range(len(owner)):
         if i == 0 or owner[i] != owner[i - 1]:
-            first_event, known = i, begin[i]
-        from_slot = slot_of(known) - ABOUT
-        known = max(known, end[i])
-        to_slot = slot_of(known) - ABOUT
+            first_event, known_until = i, begin[i]
+        from_slot = slot_of(known_until) - ABOUT
+        known_until = max(known_until, end[i])
+        to_slot = slot_of(known_until) - ABOUT
         if not closes[i] or owner[i] < 0:
             continue
         if owner[i] != latest:
@@ -171,11 +171,11 @@ def judge_expected(
 
 @njit(nogil=True, cache=True)
 def ends_certain_time(
-    surprise: np.ndarray, known: float, end: float, days_off: np.ndarray
+    surprise: np.ndarray, known_until: float, end: float, days_off: np.ndarray
 ) -> bool:  # pragma: no cover - compiled
     """Whether `judge_expected` would look at anything when an event ends at `end` (minutes) and those before it by
-    `known`; `surprise` [C, 7, SLOTS] is that of `usual_presence`."""
-    from_slot, to_slot = slot_of(known) - ABOUT, slot_of(max(known, end)) - ABOUT
+    `known_until`; `surprise` [C, 7, SLOTS] is that of `usual_presence`."""
+    from_slot, to_slot = slot_of(known_until) - ABOUT, slot_of(max(known_until, end)) - ABOUT
     for c in range(len(surprise)):
         for stop in range(max(from_slot, to_slot - MOST_SLOTS) + 1, to_slot + 1):
             if _run_start(surprise[c], stop, days_off) != stop:

@@ -22,7 +22,7 @@ from ustad.habits.history import Habits
 from ustad.habits.kernels import count_so_far
 from ustad.habits.lasting import Changes
 from ustad.habits.population import Population
-from ustad.habits.questions import Compared, Counting, compare, nothing_compared
+from ustad.habits.questions import Comparison, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.stages import Case, MovingHistory
 from ustad.habits.usual import fit_widths
@@ -34,7 +34,7 @@ from ustad.schema import EventSchema
 class HabitFacts:
     """The facts behind answers about N events, in the order of their table, and E entities."""
 
-    compared: Compared
+    comparison: Comparison
     unseen: dict[str, np.ndarray]  # what was not observed, see `kinds.unseen_parts`
     entity_ids: np.ndarray
     entity: np.ndarray  # int64 [N] index into entity_ids
@@ -72,7 +72,7 @@ class HabitModel:
         counting: Counting = "past",
         absorb_after: int = 28,
         days_off: tuple[int, ...] = (),
-    ) -> tuple[Self, Case, Compared]:
+    ) -> tuple[Self, Case, Comparison]:
         """Learn habits; and the validation week as a case, compared with the training weeks alone.
 
         `calibrates`: bool by row of `validation`, whose entities calibrate. What people do on the whole comes from the
@@ -83,9 +83,9 @@ class HabitModel:
         both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
         habits, recurrence = Habits.fit(before), Recurrence.fit_halves(before)
         period, kinds_known = (int(week.day.min()), int(week.day.max())), len(frame.categories) + 1
-        learnt = both.take(np.r_[np.ones(train.num_rows, bool), calibrates][both.row])
+        lesson_visits = both.take(np.r_[np.ones(train.num_rows, bool), calibrates][both.row])
         comparisons = nothing_compared(len(week))  # of each group of people by what the others did in the week
-        for rows, population in Population.fit_others(learnt, week, period[0], kinds_known):
+        for rows, population in Population.fit_others(lesson_visits, week, period[0], kinds_known):
             some = compare(habits, population, recurrence, week.take(rows), period=period, counting=counting)
             comparisons.put(rows, some)
         case = Case(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
@@ -94,7 +94,7 @@ class HabitModel:
         model = cls(
             schema,
             frame,
-            Population.fit(learnt, kinds_known),
+            Population.fit(lesson_visits, kinds_known),
             recurrence,
             whole,
             counting,
@@ -118,7 +118,7 @@ class HabitModel:
         where no context is counted). Give both when entities are scored in parts, so that no part differs from the
         whole.
         """
-        table, first, earlier, days = self._joined(events, context)
+        table, first, earlier, days = self._join_context(events, context)
         visits = read_visits(table, self.schema, self.frame)
         own = visits.day[visits.row >= first]
         if test_days is None:
@@ -128,34 +128,34 @@ class HabitModel:
         history = MovingHistory.of(self.habits, visits, count_days[0], absorb)
         return Case(table, first, earlier, history, count_days, test_days)
 
-    def compare_case(self, case: Case) -> tuple[Compared, Expected | None]:
+    def compare_case(self, case: Case) -> tuple[Comparison, Expected | None]:
         """The events compared with their own histories; nearly certain visits whose time has passed with them, by row
         of the events."""
         visits, population, recurrence = case.visits, self.population, self.recurrence
         if case.history.moves:
-            compared, expected = self._in_stages(case)
+            comparison, expected = self._in_stages(case)
         else:
-            habits, counting = case.history.trained, self.counting
-            compared = compare(habits, population, recurrence, visits, period=case.count_days, counting=counting)
-            expected = self._expect(habits, visits, compared.key, case.scored)
+            habits, counting = case.history.trained_habits, self.counting
+            comparison = compare(habits, population, recurrence, visits, period=case.count_days, counting=counting)
+            expected = self._expect(habits, visits, comparison.key, case.is_event)
         if expected is not None:
             expected = expected.of_rows(np.maximum(visits.row - case.first, -1))
-        return compared.take(case.order), expected
+        return comparison.take(case.order), expected
 
     def _expect(self, habits: Habits, visits: Visits, key: np.ndarray, closes: np.ndarray) -> Expected | None:
         """Nearly certain visits, see `judge_visits`; None where the model was not calibrated for that."""
         return judge_visits(habits, visits, key, closes) if self.absences is not None else None
 
-    def _in_stages(self, case: Case) -> tuple[Compared, Expected | None]:
+    def _in_stages(self, case: Case) -> tuple[Comparison, Expected | None]:
         """Every scored visit compared with its own history, and the nearly certain visits whose time has passed with
         it."""
         history, visits, comparisons = case.history, case.visits, nothing_compared(len(case.visits))
         parts = []
         for habits in history:
-            rows = np.flatnonzero(case.scored & (history.end == habits.last_day))
+            rows = np.flatnonzero(case.is_event & (history.end == habits.last_day))
             if not len(rows):
                 continue
-            counted_rows = history.counted(habits)
+            counted_rows = history.counted_rows(habits)
             key = habits.locate(visits.take(counted_rows))[1]
             at = np.searchsorted(counted_rows, rows)
             counts = count_so_far(visits.entity[counted_rows], key)[at]
@@ -170,7 +170,7 @@ class HabitModel:
             parts += [expected.of_rows(counted_rows)] if expected is not None else []
         return comparisons, Expected.join(parts) if parts else None
 
-    def _joined(
+    def _join_context(
         self, events: pa.Table, context: pa.Table | None
     ) -> tuple[pa.Table, int, pa.Table | None, tuple[int, ...]]:
         """Counted context and events in one table, the row where the events begin, the context before that, and the

@@ -33,7 +33,7 @@ from ustad.habits.lasting_words import describe_changes
 from ustad.habits.measurements import expected_columns, fact_columns, fact_numbers
 from ustad.habits.population import Population
 from ustad.habits.profile import profile_change
-from ustad.habits.questions import ABOUT, LOOKS, Compared
+from ustad.habits.questions import ABOUT, LOOKS, Comparison
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.stages import Case
 from ustad.habits.usual import Usual
@@ -53,25 +53,25 @@ class HabitSource(HabitModel, HistorySource):
     @classmethod
     def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, Case, Answers]:
         """As `HabitModel.fit`: the source, the validation week as a case, and what it answers about that."""
-        source, week, compared = cls.fit(*lessons, **settings)
-        profile = profile_change(week.history.trained, week.visits, week.test_days[0])
-        return source, week, source._answers(week, compared, profile)
+        source, week, comparison = cls.fit(*lessons, **settings)
+        profile = profile_change(week.history.trained_habits, week.visits, week.test_days[0])
+        return source, week, source._answers(week, comparison, profile)
 
     # ---------------------------------------------------------------------------------------- events
     def answer(self, case: Case) -> Answers:
-        visits, (compared, expected) = case.visits, self.compare_case(case)
+        visits, (comparison, expected) = case.visits, self.compare_case(case)
         changes = find_changes(self.habits, visits)
         words = describe_changes(self.schema, self.frame, self.habits, visits, changes=changes)
-        profile = profile_change(self.habits, visits.take(case.scored), case.test_days[0])
+        profile = profile_change(self.habits, visits.take(case.is_event), case.test_days[0])
         more = {"changes": changes, "change_words": words, "expected": expected}
-        return self._answers(case, compared, profile, lasting=changes.evidence, **more)
+        return self._answers(case, comparison, profile, lasting=changes.evidence, **more)
 
     def _answers(
-        self, case: Case, compared: Compared, profile: np.ndarray, lasting: np.ndarray | None = None, **more: Any
+        self, case: Case, comparison: Comparison, profile: np.ndarray, lasting: np.ndarray | None = None, **more: Any
     ) -> Answers:
         unseen = unseen_parts(case.table, case.visits, self.schema)
         facts = HabitFacts(
-            compared,
+            comparison,
             {part: values[case.order] for part, values in unseen.items()},
             case.visits.entity_ids,
             case.entity,
@@ -80,16 +80,16 @@ class HabitSource(HabitModel, HistorySource):
             **more,
         )
         evidence = {"lasting": lasting} if lasting is not None else {}
-        return Answers(compared.terms, tests={"profile": profile}, evidence=evidence, facts=facts)
+        return Answers(comparison.terms, tests={"profile": profile}, evidence=evidence, facts=facts)
 
     def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray:
-        return find_kinds(answers.facts.compared, leads, about, answers.facts.unseen)
+        return find_kinds(answers.facts.comparison, leads, about, answers.facts.unseen)
 
     def measure(self, answers: Answers, events: pa.Table) -> dict[str, np.ndarray]:
         return {**expected_columns(self, answers.facts, events), **fact_columns(answers.facts)}
 
     def numbers(self, schema: EventSchema, answers: Answers, measurements: Arrays) -> dict[str, Arrays]:
-        return {**fact_numbers(answers.facts.compared), **super().numbers(schema, answers, measurements)}
+        return {**fact_numbers(answers.facts.comparison), **super().numbers(schema, answers, measurements)}
 
     def explain(self, answers: Answers, judgement: Any, events: pa.Table, rows: np.ndarray) -> list[str]:
         return sentences(self, answers.facts, judgement, events, rows=rows)
@@ -108,7 +108,7 @@ class HabitSource(HabitModel, HistorySource):
     def describe_entities(self, answers: Answers, event_scores: pa.Table) -> dict[str, pa.Array]:
         """The day that a lasting change began on, and a sentence; visits that did not come."""
         changes = answers.facts.changes
-        days = pa.array(changes.since.astype(np.int32), mask=changes.told == 0)
+        days = pa.array(changes.since.astype(np.int32), mask=changes.told_day == 0)
         words = pa.array(answers.facts.change_words, pa.string())
         absences = absence_column(self, answers.facts, event_scores)
         return {"changed_since": days.cast(pa.date32()), "change": words, **absences}
@@ -131,8 +131,8 @@ class HabitSource(HabitModel, HistorySource):
         self, facts: HabitFacts, judgement: Judgement, visits: Visits, *, kind: str | None, usual_visits: Usual
     ) -> str:
         """A sentence for the only event; `kind` is the word for its place."""
-        told = ToldEvent.of(facts.compared, judgement, 0)
-        return plain_words(self, told, visits, at=0, kind=kind, usual_visits=usual_visits)
+        event = ToldEvent.of(facts.comparison, judgement, 0)
+        return plain_words(self, event, visits, at=0, kind=kind, usual_visits=usual_visits)
 
     def describe_change(self, visits: Visits, since: int) -> str | None:
         """How the days of the only entity go on differently for good, where they do; `since` is the last day of its
@@ -140,9 +140,9 @@ class HabitSource(HabitModel, HistorySource):
         changes = find_changes(self.habits, visits, since)
         return describe_changes(self.schema, self.frame, self.habits, visits, changes=changes)[0]
 
-    def may_miss(self, known: float, end: float) -> bool:
+    def may_miss(self, known_until: float, end: float) -> bool:
         """Whether the time of a nearly certain visit of the only entity can have passed, see `absences.may_close`."""
-        return self.absences is not None and may_close(self.habits, known, end)
+        return self.absences is not None and may_close(self.habits, known_until, end)
 
     def tell_missed(self, visits: Visits, event: Callable[[], pa.Table]) -> list[dict[str, Any]]:
         """Rows for the nearly certain visits of the only entity that did not come and whose time has passed with the
@@ -164,11 +164,11 @@ class HabitSource(HabitModel, HistorySource):
 
     @classmethod
     def load(
-        cls, place: Path, schema: EventSchema, config: Config, kept: tuple[Arrays, Mapping[str, Any]], *, whole: bool
+        cls, place: Path, schema: EventSchema, config: Config, content: tuple[Arrays, Mapping[str, Any]], *, whole: bool
     ) -> HabitSource:
-        """From its own files and what is `kept` of it in the judge's, but for the histories of entities where not the
+        """From its own files and its `content` in the judge's, but for the histories of entities where not the
         `whole` is asked for. Models of earlier versions lack widths and absences."""
-        tensors, facts = kept
+        tensors, facts = content
         plain = astuple(Widths.plain(1))
         return cls(
             schema,

@@ -18,8 +18,8 @@ from ustad.events.templates import OFTEN, place_words, say, say_how_sure
 from ustad.events.visits import Visits, ends_of, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitFacts, HabitModel
-from ustad.habits.missed import Missed, find_missed
-from ustad.habits.questions import Compared
+from ustad.habits.missed import MissedVisit, find_missed
+from ustad.habits.questions import Comparison
 from ustad.habits.usual import Usual, find_home, usual, usual_end
 from ustad.schema import plural
 from ustad.ties import lowered, raised, rounded
@@ -62,9 +62,9 @@ class ToldEvent:
     is_unsure: bool
 
     @classmethod
-    def of(cls, compared: Compared, judgement: Judgement, row: int) -> ToldEvent:
+    def of(cls, comparison: Comparison, judgement: Judgement, row: int) -> ToldEvent:
         leaders = find_leaders(judgement.shares, row)
-        place, count, distance = (values[row] for values in (compared.place, compared.count, compared.distance))
+        place, count, distance = (values[row] for values in (comparison.place, comparison.count, comparison.distance))
         part = judgement.about.get(leaders[0]) if leaders else None
         is_unsure = judgement.kind[row] == "unsure"
         return cls(int(place), int(count), float(distance), leaders, part is not None, part == "end", is_unsure)
@@ -79,7 +79,7 @@ def sentences(
         mine = np.flatnonzero(facts.end[rows] == habits.last_day)
         if len(mine):
             own = model if habits is model.habits else replace(model, habits=habits)
-            told_events = [ToldEvent.of(facts.compared, judgement, row) for row in rows[mine]]
+            told_events = [ToldEvent.of(facts.comparison, judgement, row) for row in rows[mine]]
             for i, text in zip(mine, _sentences(own, told_events, events, rows[mine]), strict=True):
                 texts[i] = text
     return texts
@@ -87,13 +87,13 @@ def sentences(
 
 def _sentences(model: HabitModel, told_events: list[ToldEvent], events: pa.Table, rows: np.ndarray) -> list[str]:
     """Of rows that were compared with the model's own habits."""
-    chosen = events.take(pa.array(rows))
-    visits = read_visits(chosen, model.schema, model.frame)
+    own_events = events.take(pa.array(rows))
+    visits = read_visits(own_events, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
     back[visits.row] = np.arange(len(rows))
     usual_visits = usual(model.habits, visits, np.array([one.place for one in told_events])[visits.row], model.widths)
     kind = kind_feature(events, model.schema)
-    words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
+    words = own_events[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
     return [
         plain_words(model, one, visits, at=int(back[i]), kind=words[i], usual_visits=usual_visits)
         for i, one in enumerate(told_events)
@@ -114,12 +114,12 @@ def plain_words(
     minute, length = float(visits.minute[at]), float(visits.duration[at])
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
     is_long = "elsewhere" in leaders and visits.duration[at] > ONE_HOUR
-    missed = find_missed(model.habits, visits, at, place) if is_long else None
+    missed_visit = find_missed(model.habits, visits, at, place) if is_long else None
     parts = [
         _what_happened(model, place, kind, minute, length=length),
-        *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed=missed),
-        *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed=missed),
-        _how_sure(model, event, at, usual_visits=usual_visits, missed=missed),
+        *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed_visit=missed_visit),
+        *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed_visit=missed_visit),
+        _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -138,14 +138,20 @@ def _what_happened(model: HabitModel, place: int, kind: str | None, minute: floa
 
 # ---------------------------------------------------------------------------------------------- what is usual
 def _what_is_usual(
-    model: HabitModel, event: ToldEvent, visits: Visits, at: int, *, usual_visits: Usual, missed: Missed | None
+    model: HabitModel,
+    event: ToldEvent,
+    visits: Visits,
+    at: int,
+    *,
+    usual_visits: Usual,
+    missed_visit: MissedVisit | None,
 ) -> list[str]:
     """Where they are at that hour, and when and for how long they are here, of which one visit says nothing; what leads
     comes first."""
     place = event.place
     here = _times(model, usual_visits, at, place) if place >= 0 and model.habits.place_count[place] > 1 else ""
     where = int(usual_visits.place[at])
-    elsewhere = _tell_missed(model, visits, at, missed) if missed is not None else ""
+    elsewhere = _tell_missed(model, visits, at, missed_visit) if missed_visit is not None else ""
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
     if here and event.is_of_end:
@@ -154,17 +160,17 @@ def _what_is_usual(
     return both[::-1] if event.is_of_times else both
 
 
-def _tell_missed(model: HabitModel, visits: Visits, at: int, missed: Missed) -> str:
+def _tell_missed(model: HabitModel, visits: Visits, at: int, missed_visit: MissedVisit) -> str:
     """The visit that did not come because of this one."""
     return say(
         "missed",
-        there=_name_place(model, missed.place),
-        day=WEEKDAYS[missed.weekday],
-        hour=clock_words(missed.minute),
-        days=f"{rounded(missed.share * missed.days):.0f}",
-        all=f"{missed.days:.0f}",
-        which=days_like(missed.is_weekend),
-        away=_away(model, visits, at, missed.place),
+        there=_name_place(model, missed_visit.place),
+        day=WEEKDAYS[missed_visit.weekday],
+        hour=clock_words(missed_visit.minute),
+        days=f"{rounded(missed_visit.share * missed_visit.days):.0f}",
+        all=f"{missed_visit.days:.0f}",
+        which=days_like(missed_visit.is_weekend),
+        away=_away(model, visits, at, missed_visit.place),
     )
 
 
@@ -251,16 +257,16 @@ def _how_often(
     *,
     kind: str | None,
     usual_visits: Usual,
-    missed: Missed | None,
+    missed_visit: MissedVisit | None,
 ) -> list[str]:
     place, count, leaders = event.place, event.count, event.leaders
     before = _before(int(usual_visits.days[at]), model.habits.last_day, int(visits.day[at]))
     parts = []
     if place >= 0:
-        known, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
+        in_history, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
         is_more = "recurrence" in leaders
-        parts.append(say("more" if is_more else "known", times=known, before=before, now=now))
-        if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or missed is not None):
+        parts.append(say("more" if is_more else "known", times=in_history, before=before, now=now))
+        if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or missed_visit is not None):
             parts.append(say("elsewhere_hours"))
     else:
         far = f", {distance_words(event.distance)} from anywhere usual" if np.isfinite(event.distance) else ""
@@ -283,7 +289,9 @@ def _before(days: int, last_day: int, day: int) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- how sure
-def _how_sure(model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usual, missed: Missed | None) -> str:
+def _how_sure(
+    model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usual, missed_visit: MissedVisit | None
+) -> str:
     """By what the leading question rests on: visits to the place, or the days that the sentence counts."""
     if usual_visits.days[at] < 0:
         return say("nothing")
@@ -291,8 +299,8 @@ def _how_sure(model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usu
         return say("doubt", events=plural(model.schema.event_word))
     if event.place >= 0 and event.is_of_times:
         return say_how_sure(int(model.habits.place_count[event.place]), "visits here")
-    if missed is not None:
-        return say_how_sure(int(rounded(missed.days)), days_like(missed.is_weekend))
+    if missed_visit is not None:
+        return say_how_sure(int(rounded(missed_visit.days)), days_like(missed_visit.is_weekend))
     if usual_visits.place[at] >= 0:
         return say_how_sure(int(usual_visits.of_days[at]), days_like(bool(usual_visits.weekend[at])))
     return say_how_sure(int(usual_visits.days[at]), "days")

@@ -29,7 +29,7 @@ SAME_PLACE_KM = 0.15
 NEXT_DOOR_KM = 0.05
 #: The share of visits whose silence an entity's usual silence covers.
 USUAL_SILENCE = 0.9
-_SEEN = ("entity_unseen", "entity_back")
+_UNSEEN_DAYS = ("entity_unseen", "entity_back")
 _GAPS = ("visit_early", "visit_late", "visit_silent")
 Fact = TypeVar("Fact")
 
@@ -212,12 +212,12 @@ class Habits:
 
     def only(self, entities: Iterable[Any]) -> Habits:
         """Of some entities alone. One entity is cut out without looking at the others."""
-        wanted = identity_hash(entities)
-        if len(wanted) == 1:
-            at = int(np.searchsorted(self.entity_key, wanted[0]))
-            if at < len(self.entity_key) and self.entity_key[at] == wanted[0]:
+        keys = identity_hash(entities)
+        if len(keys) == 1:
+            at = int(np.searchsorted(self.entity_key, keys[0]))
+            if at < len(self.entity_key) and self.entity_key[at] == keys[0]:
                 return self._slice(at)
-        return self._without(~np.isin(self.entity_key, wanted))
+        return self._without(~np.isin(self.entity_key, keys))
 
     def _slice(self, at: int) -> Habits:
         """The entity at an index, as views."""
@@ -232,10 +232,10 @@ class Habits:
         changes["visit_offsets"] = self.visit_offsets[places.start : places.stop + 1] - visits.start
         return replace(self, **changes)
 
-    def _without(self, gone: np.ndarray) -> Habits:
-        kept = self.with_places(np.repeat(~gone, np.diff(self.place_offsets)))
-        changes = {f.name: getattr(self, f.name)[~gone] for f in fields(self) if f.name.startswith("entity_")}
-        return replace(kept, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(kept.place_offsets)[~gone])])
+    def _without(self, is_gone: np.ndarray) -> Habits:
+        others = self.with_places(np.repeat(~is_gone, np.diff(self.place_offsets)))
+        changes = {f.name: getattr(self, f.name)[~is_gone] for f in fields(self) if f.name.startswith("entity_")}
+        return replace(others, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(others.place_offsets)[~is_gone])])
 
     def with_places(self, places: np.ndarray) -> Habits:
         """Of some places alone (bool [P]), of the same entities."""
@@ -264,7 +264,7 @@ class Habits:
             elif f.name.startswith("visit_") and f.name != "visit_offsets":
                 columns[f.name] = pa.LargeListArray.from_arrays(self.visit_offsets, pa.array(values))
         if self.entity_unseen.any():
-            columns |= {n: pa.array(getattr(self, n)[owner]) for n in _SEEN}
+            columns |= {n: pa.array(getattr(self, n)[owner]) for n in _UNSEEN_DAYS}
         span = {"first_day": str(self.first_day), "last_day": str(self.last_day), "entity": entity}
         days = {"days_off": json.dumps(self.days_off)} if self.days_off else {}
         return pa.table(columns).replace_schema_metadata(span | days)
@@ -285,7 +285,7 @@ class Habits:
         if any(not v.value_lengths().equals(pa.array(lengths)) for v in lists.values()):
             raise DataError("habits: columns of visits differ in length; the table is damaged")
         gaps = {n: np.zeros(int(lengths.sum()), np.float32) for n in _GAPS if n not in lists}  # an older table
-        unseen, back = (table[n].to_numpy()[starts] if n in table.column_names else None for n in _SEEN)
+        unseen, back = (table[n].to_numpy()[starts] if n in table.column_names else None for n in _UNSEEN_DAYS)
         return cls(
             entity_ids=ids[starts],
             entity_key=identity_hash(ids[starts]),

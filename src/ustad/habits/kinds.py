@@ -11,12 +11,12 @@ import numpy as np
 
 from ustad.events.observed import UNOBSERVED_MINUTES
 from ustad.events.visits import HasColumns, Visits, place_feature
-from ustad.habits.questions import Compared
+from ustad.habits.questions import Comparison
 from ustad.schema import EventSchema
 
 
 def find_kinds(
-    compared: Compared, leads: np.ndarray, about: np.ndarray, unseen: Mapping[str, np.ndarray]
+    comparison: Comparison, leads: np.ndarray, about: np.ndarray, unseen: Mapping[str, np.ndarray]
 ) -> np.ndarray:
     """The kind of each event, None where history has nothing to say: object [N].
 
@@ -25,11 +25,11 @@ def find_kinds(
     (`unseen`: `start`, `end`, `most`, bool [N] each).
     """
     result = np.full(len(leads), None, dtype=object)
-    result[compared.place < 0] = "novel"
-    result[(leads == "recurrence") & (compared.count > np.maximum(compared.before, 1))] = "routine"
+    result[comparison.place < 0] = "novel"
+    result[(leads == "recurrence") & (comparison.count > np.maximum(comparison.before, 1))] = "routine"
     starts, lengths, ends = (about == part for part in ("start", "length", "end"))
-    lost = unseen["most"] | ((starts | lengths) & unseen["start"]) | ((lengths | ends) & unseen["end"])
-    result[lost] = "unobserved"
+    is_unobserved = unseen["most"] | ((starts | lengths) & unseen["start"]) | ((lengths | ends) & unseen["end"])
+    result[is_unobserved] = "unobserved"
     return result
 
 

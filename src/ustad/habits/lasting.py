@@ -50,7 +50,7 @@ class Changes:
     """Of E entities: what their days say."""
 
     evidence: np.ndarray  # float64 [E] -log10 of a p-value that holds at any time
-    told: np.ndarray  # int64 [E] local day on which the change is told, 0 without one
+    told_day: np.ndarray  # int64 [E] local day on which the change is told, 0 without one
     since: np.ndarray  # int64 [E] local day that it began on, 0 without one
     ranks: np.ndarray  # int64 [E] the ranks that say most, by their place in SHARES; -1 without any
     weekend: np.ndarray  # bool [E] whether those are ranks of weekend days
@@ -84,8 +84,8 @@ def collect_days(habits: Habits, visits: Visits) -> LifeDays:
     owner = code[habits.place_owner][place]
     rows = np.flatnonzero(owner >= 0)
     place = place[rows]
-    located, key = habits.locate(visits)
-    is_own = located >= 0
+    own_place, key = habits.locate(visits)
+    is_own = own_place >= 0
     pairs = {
         "place": (habits.place_key[place], key),
         "category": (habits.place_category[place], visits.category),
@@ -93,8 +93,8 @@ def collect_days(habits: Habits, visits: Visits) -> LifeDays:
         "minute": (habits.visit_minute[rows], visits.minute),
         "duration": (habits.visit_duration[rows], visits.duration),
         # An own place lies where the history has it: positions that scatter around it would make every new day larger.
-        "x": (habits.place_x[place], np.where(is_own, np.append(habits.place_x, np.nan)[located], visits.x)),
-        "y": (habits.place_y[place], np.where(is_own, np.append(habits.place_y, np.nan)[located], visits.y)),
+        "x": (habits.place_x[place], np.where(is_own, np.append(habits.place_x, np.nan)[own_place], visits.x)),
+        "y": (habits.place_y[place], np.where(is_own, np.append(habits.place_y, np.nan)[own_place], visits.y)),
     }
     entity = np.concatenate([owner[rows], visits.entity])
     order = np.lexsort((np.concatenate([habits.visit_time[rows], visits.time]), entity))
@@ -141,7 +141,7 @@ def follow_all(
     evidence: np.ndarray,
     facts: np.ndarray,
 ) -> None:  # pragma: no cover - compiled
-    """Fill in evidence [E] and facts [E, 4]: told, since, ranks, weekend."""
+    """Fill in evidence [E] and facts [E, 4]: told_day, since, ranks, weekend."""
     for e in range(len(first)):
         rows = slice(offsets[e], offsets[e + 1])
         facts[e, 2] = -1
@@ -204,13 +204,13 @@ def rank_days(
     ranks = np.full((n, PARTS + 5), np.nan)
     total, pairs, values = np.zeros((PARTS + 1, n)), np.zeros((PARTS + 1, n)), np.full((PARTS + 3, n), np.nan)
     values[PARTS + 1 :] = numbers
-    known, count = np.zeros((2, n), np.int64), np.zeros(2, np.int64)
+    earlier_days, count = np.zeros((2, n), np.int64), np.zeros(2, np.int64)
     for t in range(n):
         if not where[t].any():
             continue
         weekend = 1 if day_kind(begin + t, days_off) >= 5 else 0
         for k in range(count[weekend]):
-            other = known[weekend, k]
+            other = earlier_days[weekend, k]
             for part in range(PARTS):
                 differ, both = 0, 0
                 for slot in range(part * PART_SLOTS, (part + 1) * PART_SLOTS):
@@ -222,19 +222,19 @@ def rank_days(
                         for d in (t, other):
                             total[at, d] += differ / both
                             pairs[at, d] += 1
-        known[weekend, count[weekend]] = t
+        earlier_days[weekend, count[weekend]] = t
         count[weekend] += 1
         ranks[t] = np.inf
         if begin + t <= last or count[weekend] <= LEAST_DAYS:
             continue
         for k in range(count[weekend]):
-            d = known[weekend, k]
+            d = earlier_days[weekend, k]
             for part in range(PARTS + 1):
                 values[part, d] = total[part, d] / pairs[part, d] if pairs[part, d] else np.nan
         for kind in range(PARTS + 3):
             higher, equal, number = 0, 0, 0
             for k in range(count[weekend]):
-                above = values[kind, known[weekend, k]] - values[kind, t]
+                above = values[kind, earlier_days[weekend, k]] - values[kind, t]
                 higher += above > EQUAL
                 equal += abs(above) <= EQUAL
                 number += not np.isnan(above)
@@ -259,7 +259,7 @@ def chance(key: int, day: int, kind: int) -> float:  # pragma: no cover - compil
 def bet_on(
     ranks: np.ndarray, begin: int, days_off: np.ndarray, facts: np.ndarray
 ) -> float:  # pragma: no cover - compiled
-    """log10 of the highest capital, at least 0; `facts` [4] become told, since, ranks, weekend.
+    """log10 of the highest capital, at least 0; `facts` [4] become told_day, since, ranks, weekend.
 
     With every day, bets begin that all days of its kind from there on are among the most unlike; they share the highest
     ranks with one another, so the k-th of n days bets on the highest k of n.

@@ -29,7 +29,7 @@ def describe_changes(
 ) -> list[str | None]:
     """A sentence for each entity whose change is told, None for the others."""
     texts: list[str | None] = [None] * len(visits.entity_ids)
-    rows = np.flatnonzero(changes.told)
+    rows = np.flatnonzero(changes.told_day)
     if len(rows):
         life = collect_days(habits, visits)
         for e in rows.tolist():
@@ -45,32 +45,32 @@ def _describe(
     own = [values[rows] for values in (life.place, life.day, life.minute, life.duration, life.x, life.y)]
     where, numbers = lay_out(*own, begin, end)  # type: ignore[call-arg,arg-type]  # six arrays
     days, since, name = np.arange(begin, end + 1), int(changes.since[e]), list(SHARES)[int(changes.ranks[e])]
-    seen = where.any(axis=1) & ((day_kinds(days, habits.days_off) >= 5) == changes.weekend[e])
-    since_then, before = seen & (days >= since), seen & (days < since)
+    is_usable = where.any(axis=1) & ((day_kinds(days, habits.days_off) >= 5) == changes.weekend[e])
+    since_then, before = is_usable & (days >= since), is_usable & (days < since)
     kind_of_day, when = "weekend" if changes.weekend[e] else "weekday", date_words(since)
     parts = [list(SHARES).index(name)] if name in list(SHARES)[:PARTS] else range(PARTS)
-    moved = max((_compare_part(where, part, since_then, before) for part in parts), key=lambda one: one.gain)
-    if moved.gain >= CLEAR:
+    change = max((_compare_part(where, part, since_then, before) for part in parts), key=lambda one: one.gain)
+    if change.gain >= CLEAR:
         names = _place_names(frame, habits, visits, e, life=life, rows=rows)
-        now, then = names.get(moved.now, "elsewhere"), names.get(moved.then, "elsewhere")
+        now, then = names.get(change.now, "elsewhere"), names.get(change.then, "elsewhere")
         if now == then:
             another = re.sub("^at an? ", "at another ", now)
             now = another if another != now else "elsewhere"
-        times = f"{kind_of_day} {list(SHARES)[moved.part]}s"
-        return say("changed", date=when, times=times, now=now, before=then, **moved.counts)
+        times = f"{kind_of_day} {list(SHARES)[change.part]}s"
+        return say("changed", date=when, times=times, now=now, before=then, **change.counts)
     if name in NUMBERS:
         number, what = NUMBERS[name]
         medians = (float(np.nanmedian(numbers[number][mask])) for mask in (since_then, before))
-        shown = [distance_words(m) if number else f"{m:.0f} a day" for m in medians]
+        median_words = [distance_words(m) if number else f"{m:.0f} a day" for m in medians]
         what = what.format(events=plural(schema.event_word))
         which = "weekend days" if changes.weekend[e] else "weekdays"
-        return say("changed_number", date=when, what=what, which=which, now=shown[0], before=shown[1])
+        return say("changed_number", date=when, what=what, which=which, now=median_words[0], before=median_words[1])
     times = f"{kind_of_day} {name}s" if name != "day" else ("weekend days" if changes.weekend[e] else "weekdays")
     return say("changed_otherwise", date=when, times=times)
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _PlaceChange:
     """Of a part of the day: the place that gained days, the one that lost time, on how many days each way."""
 
     part: int
@@ -80,21 +80,23 @@ class _Moved:
     counts: dict[str, str]
 
 
-def _compare_part(where: np.ndarray, part: int, since_then: np.ndarray, before: np.ndarray) -> _Moved:
+def _compare_part(where: np.ndarray, part: int, since_then: np.ndarray, before: np.ndarray) -> _PlaceChange:
     """Where most of a part of the day was spent, or any of it, whichever changed more."""
     slots = where[:, part * PART_SLOTS : (part + 1) * PART_SLOTS]
     places = np.unique(slots[slots != 0])
     if not len(places):
-        return _Moved(part, 0, 0, -1.0, {})
+        return _PlaceChange(part, 0, 0, -1.0, {})
     hours = np.stack([(slots == place).sum(axis=1) for place in places], axis=1)  # [days, places]
-    lost = hours[before].mean(axis=0) - hours[since_then].mean(axis=0)
+    losses = hours[before].mean(axis=0) - hours[since_then].mean(axis=0)
     candidates = []
     for there in (hours > 0, (hours == hours.max(axis=1, keepdims=True)) & (hours > 0)):
         gains = there[since_then].mean(axis=0) - there[before].mean(axis=0)
         at = int(np.argmax(gains))
         numbers = (there[since_then, at].sum(), since_then.sum(), there[before, at].sum(), before.sum())
         counts = dict(zip(("days", "all", "days_before", "all_before"), map(str, map(int, numbers)), strict=True))
-        candidates.append(_Moved(part, int(places[at]), int(places[int(np.argmax(lost))]), float(gains[at]), counts))
+        candidates.append(
+            _PlaceChange(part, int(places[at]), int(places[int(np.argmax(losses))]), float(gains[at]), counts)
+        )
     return max(candidates, key=lambda one: one.gain)
 
 

@@ -12,7 +12,7 @@ from ustad.events.visits import Visits, read_visits
 from ustad.evidence_source import Arrays
 from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.history import Habits
-from ustad.habits.questions import Compared
+from ustad.habits.questions import Comparison
 from ustad.habits.usual import find_homes, usual, usual_columns
 
 
@@ -23,9 +23,9 @@ def expected_columns(model: HabitModel, facts: HabitFacts, events: pa.Table) -> 
     for habits in facts.history:
         mine = np.flatnonzero(facts.end[visits.row] == habits.last_day)
         own = visits if len(mine) == len(visits) else visits.take(mine)
-        usual_visits = usual(habits, own, facts.compared.place[own.row], model.widths)
+        usual_visits = usual(habits, own, facts.comparison.place[own.row], model.widths)
         for name, values in usual_columns(
-            habits, model.frame, model.schema, events, visits=own, found=usual_visits
+            habits, model.frame, model.schema, events, visits=own, usual_visits=usual_visits
         ).items():
             columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
         is_home = _are_at_home(model, facts, own, habits)
@@ -35,7 +35,7 @@ def expected_columns(model: HabitModel, facts: HabitFacts, events: pa.Table) -> 
 
 def _are_at_home(model: HabitModel, facts: HabitFacts, visits: Visits, habits: Habits) -> np.ndarray:
     """Which visits are where their entity spends its nights; none where events have no length. bool [N]."""
-    place = facts.compared.place[visits.row]
+    place = facts.comparison.place[visits.row]
     if model.schema.end is None:
         return np.zeros(len(visits), bool)
     at = np.flatnonzero(place >= 0)
@@ -47,15 +47,15 @@ def _are_at_home(model: HabitModel, facts: HabitFacts, visits: Visits, habits: H
 def fact_columns(facts: HabitFacts) -> dict[str, np.ndarray]:
     """The plain facts behind the answers."""
     return {
-        "visits_now": facts.compared.count,
-        "km_from_own_places": facts.compared.distance,
-        "new_place": facts.compared.place < 0,
+        "visits_now": facts.comparison.count,
+        "km_from_own_places": facts.comparison.distance,
+        "new_place": facts.comparison.place < 0,
     }
 
 
-def fact_numbers(compared: Compared) -> dict[str, Arrays]:
+def fact_numbers(comparison: Comparison) -> dict[str, Arrays]:
     """Of the questions about a count or a distance: what was observed, and expected where that is known."""
     return {
-        "recurrence": {"expected": compared.before, "observed": compared.count},
-        "distance": {"observed": compared.distance},
+        "recurrence": {"expected": comparison.before, "observed": comparison.count},
+        "distance": {"observed": comparison.distance},
     }

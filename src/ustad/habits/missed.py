@@ -24,7 +24,7 @@ MOST_SLOTS = 2 * SLOTS
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedVisit:
     """A visit that did not come."""
 
     place: int  # own place in the history
@@ -35,7 +35,7 @@ class Missed:
     is_weekend: bool  # whether those are weekend days, with which a day off is compared too
 
 
-def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed | None:
+def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> MissedVisit | None:
     """Of the visit at the index `at`, which is at the own `place` (-1 somewhere new): the surest other place."""
     owner = int(habits.owners(visits.take(np.array([at])))[0])
     if owner < 0 or not np.isfinite(visits.duration[at]):
@@ -57,6 +57,8 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed |
     best = highest_of(sure.tolist())
     if sure[best] < lowered(NEARLY_CERTAIN):
         return None
-    known = float(days[where[best], int(weekend[best])])
+    day_count = float(days[where[best], int(weekend[best])])
     minute = float(moment[best] % DAY_MINUTES)
-    return Missed(first + int(where[best]), int(weekday[best]), minute, float(sure[best]), known, bool(weekend[best]))
+    return MissedVisit(
+        first + int(where[best]), int(weekday[best]), minute, float(sure[best]), day_count, bool(weekend[best])
+    )

@@ -41,9 +41,9 @@ def moved_on(
     return _limit_places(history, np.isin(history.entity_key, later.entity_key), limit)
 
 
-def with_end(habits: Habits, last_day: int, seen: bool = False) -> Habits:
-    """The history up to a later day without another visit; where its entities were not `seen`, that says nothing."""
-    if seen:
+def with_end(habits: Habits, last_day: int, is_seen: bool = False) -> Habits:
+    """The history up to a later day without another visit; where its entities were not `is_seen`, that says nothing."""
+    if is_seen:
         return replace(habits, last_day=last_day)
     unseen = habits.entity_unseen + (last_day - habits.last_day)
     return replace(habits, last_day=last_day, entity_unseen=unseen, entity_back=np.full(len(unseen), last_day + 1))

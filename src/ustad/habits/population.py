@@ -48,13 +48,13 @@ class Population:
 
     @classmethod
     def fit_others(
-        cls, visits: Visits, judged: Visits, since: int, categories: int
+        cls, visits: Visits, new_visits: Visits, since: int, categories: int
     ) -> Iterator[tuple[np.ndarray, Population]]:
-        """For each group of people, the rows of `judged` that are theirs and what all people do, from `visits` but for
-        the group's own from the local day `since` on. An event that is itself among a few rare ones is not rare."""
-        own, group = judged.entity_key % FOLDS, visits.entity_key % FOLDS
+        """For each group of people, the rows of `new_visits` that are theirs and what all people do, from `visits` but
+        for the group's own from the local day `since` on. An event that is itself among a few rare ones is not rare."""
+        own, group = new_visits.entity_key % FOLDS, visits.entity_key % FOLDS
         for i in range(FOLDS):
-            rows = np.flatnonzero((own == i)[judged.entity])
+            rows = np.flatnonzero((own == i)[new_visits.entity])
             if len(rows):
                 others = (visits.day < since) | (group != i)[visits.entity]
                 yield rows, cls.fit(visits.take(others), categories)
@@ -79,9 +79,9 @@ class Population:
 def _fit_ends(visits: Visits, categories: int, weight: np.ndarray) -> np.ndarray:
     """Shares of ends by half hour: float64 [2, C, 48]."""
     minute, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
-    known = np.isfinite(minute)
-    bins = (weekend[known].astype(np.int64), visits.category[known], _bin(minute[known], 1440.0, START_BINS))
-    end = _histogram(bins, (2, categories, START_BINS), weight[known])
+    has_end = np.isfinite(minute)
+    bins = (weekend[has_end].astype(np.int64), visits.category[has_end], _bin(minute[has_end], 1440.0, START_BINS))
+    end = _histogram(bins, (2, categories, START_BINS), weight[has_end])
     return _smooth(end, _smooth(end.sum(axis=(0, 1)), np.ones(START_BINS)))
 
 

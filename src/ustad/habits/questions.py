@@ -53,7 +53,7 @@ NEAR_KM = 0.5
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Raw terms of N visits and the facts behind them."""
 
     terms: dict[str, np.ndarray]  # float64 [N] each
@@ -63,11 +63,11 @@ class Compared:
     before: np.ndarray  # int64 [N] visits to it in the history
     distance: np.ndarray  # float64 [N] km to the nearest own place
 
-    def take(self, index: np.ndarray) -> Compared:
+    def take(self, index: np.ndarray) -> Comparison:
         terms = {name: values[index] for name, values in self.terms.items()}
-        return Compared(terms, *(getattr(self, name)[index] for name in _FACTS))
+        return Comparison(terms, *(getattr(self, name)[index] for name in _FACTS))
 
-    def put(self, rows: np.ndarray, comparison: Compared) -> None:
+    def put(self, rows: np.ndarray, comparison: Comparison) -> None:
         """Set what was found of some rows."""
         for name, values in comparison.terms.items():
             self.terms[name][rows] = values
@@ -78,11 +78,11 @@ class Compared:
 _FACTS = ("place", "key", "count", "before", "distance")
 
 
-def nothing_compared(rows: int) -> Compared:
+def nothing_compared(rows: int) -> Comparison:
     """Nothing known of so many visits yet."""
     terms = {name: np.full(rows, np.nan) for name in TERMS}
     none, key = np.zeros(rows, np.int64), np.zeros(rows, np.uint64)
-    return Compared(terms, np.full(rows, -1, np.int64), key, none, none.copy(), np.full(rows, np.nan))
+    return Comparison(terms, np.full(rows, -1, np.int64), key, none, none.copy(), np.full(rows, np.nan))
 
 
 def compare(
@@ -94,15 +94,15 @@ def compare(
     period: tuple[int, int],
     counting: Counting = "past",
     counts: np.ndarray | None = None,
-    located: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Compared:
+    places: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Comparison:
     """Every term of every visit. `period`: first and last local day that visits are counted in.
 
-    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live); `located` is
+    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live); `places` is
     what `habits.locate` says of the visits, where the caller has asked.
     """
     owner = habits.owners(visits)
-    place, key = habits.locate(visits) if located is None else located
+    place, key = habits.locate(visits) if places is None else places
     if counts is None:
         counts = _counts(visits, key, counting)
     since, last = period
@@ -119,7 +119,7 @@ def compare(
     terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden=hidden)
     terms["silence"] = silence(habits, visits, owner, hidden)
     terms["recurrence"][owner < 0] = np.nan
-    return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
+    return Comparison({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
 
 
 def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:

@@ -20,10 +20,10 @@ from ustad.habits.history import Habits
 from ustad.habits.moving import DAYS_A_WEEK, moved_on, with_end
 
 
-def history_end(trained: int, day: int, absorb_after: int) -> int:
-    """Last local day of the history that events on `day` are compared with; `trained` is that of the trained one."""
-    weeks = (day - 1 - absorb_after - trained) // DAYS_A_WEEK if absorb_after else 0
-    return trained + DAYS_A_WEEK * max(0, weeks)
+def history_end(trained_end: int, day: int, absorb_after: int) -> int:
+    """Last local day of the history that events on `day` are compared with; `trained_end` is that of the first one."""
+    weeks = (day - 1 - absorb_after - trained_end) // DAYS_A_WEEK if absorb_after else 0
+    return trained_end + DAYS_A_WEEK * max(0, weeks)
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,26 @@ class MovingHistory:
     """Iterate over it for the histories that N visits are compared with, the trained one first, as often as needed;
     those of the visits that `end` with a history's last day are compared with that one."""
 
-    trained: Habits
+    trained_habits: Habits
     visits: Visits
     day: np.ndarray  # int64 [N] local day, never falling within an entity
     end: np.ndarray  # int64 [N] last local day of the history that each visit is compared with
 
     @classmethod
-    def of(cls, trained: Habits, visits: Visits, since: int, absorb_after: int) -> MovingHistory:
+    def of(cls, trained_habits: Habits, visits: Visits, since: int, absorb_after: int) -> MovingHistory:
         """`since` is the first local day that visits were observed on: before it there is nothing to take in."""
-        day, last = rising(visits.day, visits.entity), trained.last_day
+        day, last = rising(visits.day, visits.entity), trained_habits.last_day
         if not absorb_after:
-            return cls(trained, visits, day, np.full(len(day), last))
+            return cls(trained_habits, visits, day, np.full(len(day), last))
         end = last + DAYS_A_WEEK * np.maximum(0, (day - 1 - absorb_after - last) // DAYS_A_WEEK)
-        return cls(trained, visits, day, np.where(end < since, last, end))
+        return cls(trained_habits, visits, day, np.where(end < since, last, end))
 
     @property
     def moves(self) -> bool:
-        return bool((self.end != self.trained.last_day).any())
+        return bool((self.end != self.trained_habits.last_day).any())
 
     def __iter__(self) -> Iterator[Habits]:
-        habits = self.trained
+        habits = self.trained_habits
         for end in np.unique(self.end).tolist() if self.moves else [habits.last_day]:
             while habits.last_day < end:
                 habits = self._next(habits)
@@ -64,11 +64,11 @@ class MovingHistory:
 
     def since(self, habits: Habits, first: int) -> int:
         """The local day from which on visits are counted beside a history, where observation began on day `first`."""
-        return first if habits.last_day == self.trained.last_day else max(first, habits.last_day + 1)
+        return first if habits.last_day == self.trained_habits.last_day else max(first, habits.last_day + 1)
 
-    def counted(self, habits: Habits) -> np.ndarray:
+    def counted_rows(self, habits: Habits) -> np.ndarray:
         """Visits that are counted beside a history: int64 [n]."""
-        if habits.last_day == self.trained.last_day:
+        if habits.last_day == self.trained_habits.last_day:
             return np.flatnonzero(self.end == habits.last_day)
         last = int(self.day[self.end == habits.last_day].max())
         return np.flatnonzero((self.day > habits.last_day) & (self.day <= last))
@@ -91,7 +91,7 @@ class Case:
         return self.history.visits
 
     @cached_property
-    def scored(self) -> np.ndarray:
+    def is_event(self) -> np.ndarray:
         """Which visits are events, not context: bool."""
         return self.visits.row >= self.first
 
@@ -117,14 +117,14 @@ class Case:
         """A history, the rows (of N, ascending) of the events that are compared with it, and what is known before
         them."""
         for habits in self.history:
-            mine = self.scored & (self.history.end == habits.last_day)
+            mine = self.is_event & (self.history.end == habits.last_day)
             if not mine.any():
                 continue
             rows = np.sort(self.visits.row[mine])
             others = np.arange(self.first)
             if self.history.moves:  # what comes later is not known yet
-                known = self.visits.row[self.history.day <= self.history.day[mine].max()]
-                others = np.setdiff1d(known, rows)
+                past_rows = self.visits.row[self.history.day <= self.history.day[mine].max()]
+                others = np.setdiff1d(past_rows, rows)
             parts = [self.table.take(pa.array(others))] if len(others) else []
             parts = parts if self.earlier is None else [self.earlier, *parts]
             before = pa.concat_tables(parts, promote_options="permissive") if parts else None

@@ -26,7 +26,7 @@ from ustad.ties import lowered
 #: When people are at home, minute of the day.
 NIGHT = 180.0
 #: Visits of a history that are compared with its other days.
-SAMPLED = 8_000
+MOST_SAMPLES = 8_000
 #: More than there are kinds of places: an entity and a kind make one number.
 _MOST_KINDS = 1 << 20
 
@@ -94,11 +94,11 @@ def usual_end(habits: Habits, place: int, end: float, weekend: bool) -> float:
     no end is known."""
     first, last = habits.visit_offsets[place : place + 2]
     ends, on_weekend = (values[first:last] for values in visit_ends(habits))
-    known = np.isfinite(ends)
-    if not known.any():
+    has_end = np.isfinite(ends)
+    if not has_end.any():
         return np.nan
-    weight = np.where(on_weekend == weekend, 1.0, OTHER_DAY)[known] * habits.visit_length_weight[first:last][known]
-    return float(usual_start(ends[known], visits_near(ends[known], weight), end))
+    weight = np.where(on_weekend == weekend, 1.0, OTHER_DAY)[has_end] * habits.visit_length_weight[first:last][has_end]
+    return float(usual_start(ends[has_end], visits_near(ends[has_end], weight), end))
 
 
 def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int, *, whole: Habits) -> Widths:
@@ -109,10 +109,10 @@ def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int, *,
     at, own = place[rows], visits.take(rows)
     times = _times(habits, at, own.minute, day_kinds(own.day, own.days_off) >= 5)
     by_week = _in_spreads(own.minute, own.duration, times)
-    known, days, by_days = days_left_out(whole)
+    known_places, days, by_days = days_left_out(whole)
     return Widths.fit(
         np.concatenate([by_week, by_days], axis=1),
-        np.r_[habits.place_category[at], whole.place_category[known]],
+        np.r_[habits.place_category[at], whole.place_category[known_places]],
         np.r_[habits.place_count[at], days],
         kinds,
     )
@@ -121,8 +121,8 @@ def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int, *,
 def days_left_out(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of visits of a history, SAMPLED at most, evenly: their place, how many visits to it other days hold, and how far
     start and duration are from what those say, in its ±: int64 [N] twice, float64 [2, N]."""
-    seen = np.flatnonzero((habits.visit_early <= 0) & (habits.visit_late <= 0))
-    rows = seen[:: max(1, -(-len(seen) // SAMPLED))]
+    observed_rows = np.flatnonzero((habits.visit_early <= 0) & (habits.visit_late <= 0))
+    rows = observed_rows[:: max(1, -(-len(observed_rows) // MOST_SAMPLES))]
     place = np.searchsorted(habits.visit_offsets, rows, side="right") - 1
     history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
     weights = (habits.visit_start_weight, habits.visit_length_weight)
@@ -131,8 +131,8 @@ def days_left_out(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return times_by_other_days(rows[part], place[part], habits.visit_day, *history, *weights)
 
     times = in_parts(measure, len(rows))
-    known = times[:, 4] > 0
-    place, rows, times = place[known], rows[known], times[known]
+    has_visits = times[:, 4] > 0
+    place, rows, times = place[has_visits], rows[has_visits], times[has_visits]
     away = _in_spreads(habits.visit_minute[rows], habits.visit_duration[rows], times[:, :4].T)
     return place, times[:, 4].astype(np.int64), away
 
@@ -147,10 +147,10 @@ def _in_spreads(minute: np.ndarray, duration: np.ndarray, times: np.ndarray) -> 
 
 def find_home(habits: Habits, place: int) -> int:
     """Of the owner of a place: where it is at night on at least half of its weekdays, -1 without such a place."""
-    owner, known = int(habits.place_offsets.searchsorted(place, "right")) - 1, _known_homes(habits)
-    if owner not in known:
-        known[owner] = _home_of(habits, owner)
-    return known[owner]
+    owner, homes = int(habits.place_offsets.searchsorted(place, "right")) - 1, _known_homes(habits)
+    if owner not in homes:
+        homes[owner] = _home_of(habits, owner)
+    return homes[owner]
 
 
 @once_per_history
@@ -210,7 +210,7 @@ def remembered_days(habits: Habits) -> np.ndarray:
 
 
 def usual_columns(
-    habits: Habits, frame: Frame, schema: EventSchema, events: HasColumns, *, visits: Visits, found: Usual
+    habits: Habits, frame: Frame, schema: EventSchema, events: HasColumns, *, visits: Visits, usual_visits: Usual
 ) -> dict[str, np.ndarray]:
     """The columns of N visits, in their order: expected, observed, ± and the difference of every feature that habits
     look at. Numbers are NaN, words None where the history or the event says nothing."""
@@ -218,21 +218,23 @@ def usual_columns(
     for feature in schema.features:
         if feature.source == ("@minute_of_day",):
             columns.update(
-                _numbers(feature.name, found.start, visits.minute, found.start_spread, period=feature.period)
+                _numbers(
+                    feature.name, usual_visits.start, visits.minute, usual_visits.start_spread, period=feature.period
+                )
             )
         elif feature.source == ("@duration",):
-            columns.update(_numbers(feature.name, found.duration, visits.duration, found.duration_spread))
+            columns.update(_numbers(feature.name, usual_visits.duration, visits.duration, usual_visits.duration_spread))
     where, kind = place_feature(events, schema), kind_feature(events, schema)
     if where is not None and frame.projection is not None:
-        x, y = (_at(values, found.place) for values in (habits.place_x, habits.place_y))
-        pairs = zip(where.field_names, (x, y), (visits.x, visits.y), found.apart.T, strict=True)
+        x, y = (_at(values, usual_visits.place) for values in (habits.place_x, habits.place_y))
+        pairs = zip(where.field_names, (x, y), (visits.x, visits.y), usual_visits.apart.T, strict=True)
         for name, expected, observed, spread in pairs:
             columns.update(_numbers(name, expected, observed, spread))
         degrees = frame.projection.backward(x, y)
         columns.update({f"expected_{c}": values for c, values in zip(where.source, degrees, strict=True)})
     if kind is not None:
         words = np.array([None, *frame.categories], dtype=object)  # an unknown kind is never expected
-        columns[f"expected_{kind.name}"] = words[_at(habits.place_category, found.place, 0)]
+        columns[f"expected_{kind.name}"] = words[_at(habits.place_category, usual_visits.place, 0)]
         words[0] = UNKNOWN
         columns[f"observed_{kind.name}"] = words[visits.category]
     return columns

@@ -81,10 +81,10 @@ def whereabouts(
 def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:  # pragma: no cover - compiled
     """The smallest value that has `share` of the weight at or below it."""
     order = np.argsort(values)
-    wanted, held = share * weights.sum(), 0.0
+    least, weight_sum = share * weights.sum(), 0.0
     for k in order:
-        held += weights[k]
-        if held >= wanted - 1e-12:
+        weight_sum += weights[k]
+        if weight_sum >= least - 1e-12:
             return values[k]
     return values[order[-1]]
 
@@ -111,17 +111,17 @@ def usual_start(starts: np.ndarray, near: np.ndarray, minute: float) -> float:  
             best = k
     if np.isnan(minute):
         return starts[best]
-    chosen = best
+    choice = best
     for k in range(len(starts)):
-        if near[k] * (1 + RELATIVE) < RARE * near[best] or apart(starts[k], minute) >= apart(starts[chosen], minute):
+        if near[k] * (1 + RELATIVE) < RARE * near[best] or apart(starts[k], minute) >= apart(starts[choice], minute):
             continue
         peak = True
         for j in range(len(starts)):
             if near[j] > near[k] * (1 + RELATIVE) and apart(starts[j], starts[k]) < AROUND:
                 peak = False
         if peak:
-            chosen = k
-    return starts[chosen]
+            choice = k
+    return starts[choice]
 
 
 @njit(nogil=True, cache=True)
@@ -166,12 +166,12 @@ def usual_times(
         mine = away <= AROUND
         least = START_WIDTH / np.sqrt(kind[mine].sum())
         result[i, 0], result[i, 1] = begin, max(weighted_quantile(away[mine], kind[mine], WITHIN), least)
-        known = ~np.isnan(lengths)
-        if known.any():
-            middle = weighted_quantile(lengths[known], weight[known], 0.5)
-            off = np.abs(lengths[known] - middle)
-            least = DURATION_WIDTH * middle / np.sqrt(weight[known].sum())
-            result[i, 2], result[i, 3] = middle, max(weighted_quantile(off, weight[known], WITHIN), least)
+        has_length = ~np.isnan(lengths)
+        if has_length.any():
+            middle = weighted_quantile(lengths[has_length], weight[has_length], 0.5)
+            off = np.abs(lengths[has_length] - middle)
+            least = DURATION_WIDTH * middle / np.sqrt(weight[has_length].sum())
+            result[i, 2], result[i, 3] = middle, max(weighted_quantile(off, weight[has_length], WITHIN), least)
     return result
 
 

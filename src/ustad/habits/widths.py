@@ -54,8 +54,8 @@ class Widths:
 
 def _match(factor: np.ndarray, group: np.ndarray, ratio: np.ndarray) -> None:
     """Set the factor of each group with enough events to what two thirds of its differences stay within."""
-    seen = np.isfinite(ratio)
-    for one in np.unique(group[seen]):
-        mine = ratio[seen & (group == one)]
+    is_finite = np.isfinite(ratio)
+    for one in np.unique(group[is_finite]):
+        mine = ratio[is_finite & (group == one)]
         if len(mine) >= ENOUGH:
             factor[one] = max(float(np.quantile(mine, WITHIN)), 0.01)

@@ -41,7 +41,7 @@ def _next(habits: Habits, state: HabitState, entity: Any, end: int) -> Habits:
         week, state.log = state.log[:due], state.log[due:]
         return moved_on(habits, as_visits(week, entity), stop)
     if state.early > habits.last_day:
-        return with_end(habits, stop, seen=True)
+        return with_end(habits, stop, is_seen=True)
     quiet = min([end, *(days[:1] - 1).tolist()])
     return with_end(habits, habits.last_day + max(1, (quiet - habits.last_day) // DAYS_A_WEEK) * DAYS_A_WEEK)
 

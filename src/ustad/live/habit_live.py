@@ -154,20 +154,22 @@ class HabitLive:
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        comparison, raw = self._compare(entry, row, columns, visits)
-        judgement = judge_one(self.looks, self.about, raw, comparison)
+        habit_facts, raw = self._compare(entry, row, columns, visits)
+        judgement = judge_one(self.looks, self.about, raw, habit_facts)
         model, absences = entry.model, self._absences(entry, row, visits)
-        usual_visits = usual(model.habits, visits, comparison.compared.place, model.widths)
-        usual_facts = usual_columns(model.habits, model.frame, model.schema, columns, visits=visits, found=usual_visits)
-        facts = {**self._facts(comparison, raw), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
+        usual_visits = usual(model.habits, visits, habit_facts.comparison.place, model.widths)
+        usual_facts = usual_columns(
+            model.habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits
+        )
+        facts = {**self._facts(habit_facts, raw), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["kind"] = str(judgement.kind[0])
-        facts["evidence"] = self._evidence(judgement, comparison, usual_facts)
+        facts["evidence"] = self._evidence(judgement, habit_facts, usual_facts)
         entry.state.move_on(row, self._most_events)
         scores = self._row(row, facts, float(judgement.score[0]))
         if self.reasons == "all" or (self.reasons == "flagged" and scores["alert"]):
             kind = kind_feature(columns, model.schema)
             word = row[kind.columns[0]] if kind is not None else None
-            words = model.explain_one(comparison, judgement, visits, kind=word, usual_visits=usual_visits)
+            words = model.explain_one(habit_facts, judgement, visits, kind=word, usual_visits=usual_visits)
             scores["reason"] = words
         scores |= {"absences": absences} if absences else {}
         return scores if change is None else {**scores, "change": change}
@@ -278,17 +280,17 @@ class HabitLive:
         model, state = entry.model, entry.state
         unseen = model.find_unseen(columns, visits)  # of the event as it came: a place that is found has a key
         visits = self._find_place(entry, visits)
-        located = model.habits.locate(visits)
-        counts = np.array([state.count(int(located[1][0]))])
+        places = model.habits.locate(visits)
+        counts = np.array([state.count(int(places[1][0]))])
         has_moved = model.habits.last_day > self.model.habits.last_day
         since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
         period = (since, int(visits.day[0]))
         comparison = compare(
             model.habits, model.population, model.recurrence, visits,
-            period=period, counting="past", counts=counts, located=located,
+            period=period, counting="past", counts=counts, places=places,
         )  # fmt: skip
         raw = {name: float(values[0]) for name, values in comparison.terms.items()}
-        raw |= self._ask(entry, row, visits, int(located[0][0]))
+        raw |= self._ask(entry, row, visits, int(places[0][0]))
         return HabitFacts(comparison, unseen, visits.entity_ids, np.zeros(1, np.int64)), raw
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
@@ -324,12 +326,12 @@ class HabitLive:
 
     def _facts(self, facts: HabitFacts, raw: Mapping[str, float]) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
-        compared, distance = facts.compared, float(facts.compared.distance[0])
+        comparison, distance = facts.comparison, float(facts.comparison.distance[0])
         return {
             "final": True,
-            "visits_now": int(compared.count[0]),
+            "visits_now": int(comparison.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
-            "new_place": bool(compared.place[0] < 0),
+            "new_place": bool(comparison.place[0] < 0),
             "uncertainty_noise": _plain(raw.get(NOISE)),
             "uncertainty_model": _plain(raw.get(DOUBT)),
         }

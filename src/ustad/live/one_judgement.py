@@ -21,8 +21,8 @@ from ustad.ties import highest_of, raised
 
 def judge_one(looks: Looks, about: Mapping[str, str], raw: Mapping[str, float], facts: HabitFacts) -> Judgement:
     """The event judged. `raw` has the doubt beside the answers, where a source says it."""
-    asked = (name for name in looks.tails if name in raw)
-    surprise = {name: _minus_log10_p(looks.tails[name], raw[name]) for name in asked}
+    names = (name for name in looks.tails if name in raw)
+    surprise = {name: _minus_log10_p(looks.tails[name], raw[name]) for name in names}
     heights = {}
     for look, own in looks.weights.items():
         total = sum(weight * surprise[name] for name, weight in own.items() if name in surprise)
@@ -61,12 +61,12 @@ def _find_kind(
     """As `AddingJudge` with what habits say (`kinds.find_kinds`)."""
     leads = list(shares)[highest_of(list(shares.values()))]
     start, end, most = (bool(facts.unseen[part][0]) for part in ("start", "end", "most"))
-    part, compared = about.get(leads), facts.compared
+    part, comparison = about.get(leads), facts.comparison
     if most or (start and part in ("start", "length")) or (end and part in ("length", "end")):
         return "unobserved"
-    if leads == "recurrence" and compared.count[0] > max(compared.before[0], 1):
+    if leads == "recurrence" and comparison.count[0] > max(comparison.before[0], 1):
         return "routine"
-    if compared.place[0] < 0:
+    if comparison.place[0] < 0:
         return "novel"
     if looks.doubt is not None and DOUBT in raw:
         doubt = looks.doubt.log10_tail_of(raw[DOUBT])
