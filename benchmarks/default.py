@@ -39,7 +39,7 @@ from ustad.network.inference.memory_terms import RAW
 from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, Judgement
-from ustad.scoring.entity_tests import combined, top_mean
+from ustad.scoring.entity_tests import combine_tests, top_mean
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}
@@ -215,7 +215,7 @@ def _highest(judged: Judgement) -> np.ndarray:
 
 
 def _without_test(test: str, judged: Judgement) -> np.ndarray:
-    return combined({name: values for name, values in judged.agents.items() if name != test})
+    return combine_tests({name: values for name, values in judged.agents.items() if name != test})
 
 
 def visit_rates(standard: Parts, other: Parts) -> dict[str, Measures]:

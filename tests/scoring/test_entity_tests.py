@@ -18,7 +18,7 @@ from ustad.events.visits import Frame, Visits, read_visits
 from ustad.habits.history import Habits
 from ustad.habits.profile import profile_change
 from ustad.schema import mobility_schema
-from ustad.scoring.entity_tests import AGREEMENT, AgentReference, Period, combined, strongest, top_mean
+from ustad.scoring.entity_tests import AGREEMENT, AgentReference, Period, combine_tests, strongest, top_mean
 
 SCHEMA = mobility_schema()
 Known = tuple[Habits, Visits]
@@ -123,10 +123,12 @@ def test_an_entitys_p_value_is_the_smallest_by_the_shares_of_the_tests() -> None
     }
     agree = math.log10(AGREEMENT)
     expected = [3 + math.log10(7 / 9) + agree, 0.0, 3.5 + math.log10(1 / 9) + agree]
-    np.testing.assert_allclose(combined(tests), np.array(expected) + 1e-6 * np.array([3.0, 0.2, 3.5]), rtol=1e-12)
+    np.testing.assert_allclose(combine_tests(tests), np.array(expected) + 1e-6 * np.array([3.0, 0.2, 3.5]), rtol=1e-12)
     assert strongest(tests).tolist() == ["top", "top", "profile"]
     two = {name: tests[name] for name in ("shift", "profile")}  # the shares of those that were asked make one
-    np.testing.assert_allclose(combined(two)[2], 3.5 + math.log10(0.5) + agree, atol=1e-5)
+    np.testing.assert_allclose(combine_tests(two)[2], 3.5 + math.log10(0.5) + agree, atol=1e-5)
     four = {**tests, "lasting": np.array([3.0, 0.0, 4.0])}
-    np.testing.assert_allclose(combined(four)[[0, 2]] - agree, [3 + math.log10(0.7), 4 + math.log10(0.1)], atol=1e-5)
-    assert combined({"top": tests["top"]})[0] == pytest.approx(3, abs=1e-5)  # a test alone agrees with none
+    np.testing.assert_allclose(
+        combine_tests(four)[[0, 2]] - agree, [3 + math.log10(0.7), 4 + math.log10(0.1)], atol=1e-5
+    )
+    assert combine_tests({"top": tests["top"]})[0] == pytest.approx(3, abs=1e-5)  # a test alone agrees with none

@@ -367,7 +367,7 @@ def test_a_test_for_diffuse_change_claims_no_more_than_its_reference_can_show(to
     model, judged, _ = town
     agents = model.agents
     for test in ("shift", "profile"):
-        extreme = agents._shown(test, np.array([1e3, 1e6]))
+        extreme = agents._limit(test, np.array([1e3, 1e6]))
         assert extreme[0] < extreme[1] < np.log10(agents.tests[test].count + 1) + 0.2
     assert judged.agents["top"].max() > 0
 

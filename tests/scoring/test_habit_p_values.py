@@ -20,7 +20,7 @@ from ustad.habits.questions import TERMS
 from ustad.judges import learn_from, take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
-from ustad.scoring.looks import Fitted, Groups, unit_weights
+from ustad.scoring.looks import Groups, LookTails, unit_weights
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 180
@@ -40,7 +40,7 @@ def shares() -> dict[str, dict[float, float]]:
     found: dict[str, dict[float, list[float]]] = {way: {p: [] for p in levels} for way in ("groups", "itself")}
     for _ in range(TOWNS):
         known, new = _terms(rng), _terms(rng)
-        whole = Fitted.fit(known, everybody, weights)
+        whole = LookTails.fit(known, everybody, weights)
         key = rng.integers(1, 2**60, PEOPLE).astype(np.uint64)
         groups = Groups.of(entity, key, everybody).scores(known, weights, whole)
         for way, reference in (("groups", groups), ("itself", whole.highest(known, weights))):
@@ -104,9 +104,9 @@ def test_nobody_is_judged_by_terms_that_they_helped_to_fit() -> None:
     raw = _terms(rng)
     raw = {name: np.where(entity == 3, 1e6, values) for name, values in raw.items()}
     groups = Groups.of(entity, key, everybody)
-    scores = groups.scores(raw, weights, Fitted.fit(raw, everybody, weights))
+    scores = groups.scores(raw, weights, LookTails.fit(raw, everybody, weights))
     others = everybody & (groups.group != groups.group[entity == 3][0])
-    stranger = Fitted.fit(raw, others, weights).highest(
+    stranger = LookTails.fit(raw, others, weights).highest(
         {name: values[entity == 3] for name, values in raw.items()}, weights
     )
     np.testing.assert_allclose(scores[entity == 3], stranger)

@@ -20,7 +20,7 @@ from ustad.schema import mobility_schema
 from ustad.scores import Scores, join_details, read_answers
 from ustad.scoring import scored_parts
 from ustad.scoring.evidence import evidence_column, withhold_expected
-from ustad.scoring.score_table import MEASURED, add_measurements, read_measurements
+from ustad.scoring.score_table import MEASURED_COLUMN, add_measurements, read_measurements
 from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, check_types
 
 SMALL = {"model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2}
@@ -135,7 +135,7 @@ def test_measurements_travel_in_one_column_and_later_ones_join() -> None:
     assert read_measurements(table).num_columns == 0
     table = add_measurements(table, {"km": np.array([1.0, np.nan]), "words": pa.array([["a"], []])})
     table = add_measurements(pa.concat_tables([table.slice(1), table.slice(0, 1)]), {"pct": np.array([0.1, 0.2])})
-    assert table.column_names == ["stay_id", MEASURED]
+    assert table.column_names == ["stay_id", MEASURED_COLUMN]
     assert read_measurements(table).to_pydict() == {"km": [None, 1.0], "words": [[], ["a"]], "pct": [0.1, 0.2]}
 
 

@@ -19,7 +19,7 @@ from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, Alerts
-from ustad.scoring.score_table import MEASURED, read_measurements
+from ustad.scoring.score_table import MEASURED_COLUMN, read_measurements
 from ustad.scoring.scored_parts import floats, report_scores, tell_part
 from ustad.tables import DataError
 
@@ -88,16 +88,16 @@ class SharedRanks:
 def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector) -> Judging:
     """Ranks of each column among all scored events: one task per column, which holds that column alone."""
     judge, place = judge_of(detector), job.place / "ranks"
-    tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(judge.ranked)]
+    tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(judge.ranked_columns)]
     job.run("ranks", tasks, _merge_column, (judging.plan.measurements, place), label="ranking, columns")
     ray = import_ray()
-    ranks = [SharedRanks(ray.put(_read_ranks(place, name))) for name in judge.ranked]
+    ranks = [SharedRanks(ray.put(_read_ranks(place, name))) for name in judge.ranked_columns]
     return replace(judging, standing=judge.stand(ranks))
 
 
 def _merge_column(payload: tuple[str, list[str]], context: tuple[Place, Place]) -> dict[str, Any]:
     (column, names), (measurements, place) = payload, context
-    field = f"{MEASURED}.{column}"
+    field = f"{MEASURED_COLUMN}.{column}"
     parts = [read_measurements(measurements.read_table(f"events/{name}.parquet", [field]))[column] for name in names]
     ranks = Ranks.of(np.concatenate([floats(part) for part in parts]), np.float32)
     table = pa.table({"value": ranks.values}).replace_schema_metadata({"count": str(ranks.count)})

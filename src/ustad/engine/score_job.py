@@ -160,7 +160,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     plan.measurements.write_table(measurements, f"events/{name}")
     if agents is not None:
         plan.measurements.write_table(agents, f"agents/{name}")
-    if judge.ranked:
+    if judge.ranked_columns:
         return {"events": measurements.num_rows}
     return report_scores(judge.settle(measurements, judge.stand(None)), judge.schema, plan.request.rule, plan.span.days)
 
@@ -178,7 +178,7 @@ def _judge(
         raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
     judge, tasks = judge_of(detector), _tasks(results)
     judging, reports = Judging(plan, job.place / "scores"), results
-    if judge.ranked:
+    if judge.ranked_columns:
         judging = merge_ranks(job, judging, list(results), detector)
         surveys = job.run("survey", tasks, survey, judging, label="ranking, partitions")
         reports = {task.name: one for task, one in zip(tasks, surveys, strict=True)}

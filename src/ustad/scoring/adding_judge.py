@@ -23,7 +23,7 @@ from ustad.distribution import UNSURE, Tail
 from ustad.evidence_source import Answers, HistorySource, Source
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
-from ustad.scoring.entity_tests import AgentReference, Period, combined, strongest
+from ustad.scoring.entity_tests import AgentReference, Period, combine_tests, strongest
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incidents import (
     Count,
@@ -63,7 +63,7 @@ class Judgement:
     @property
     def agent_score(self) -> np.ndarray:
         """What the tests say together: float64 [E]."""
-        return combined(self.agents)
+        return combine_tests(self.agents)
 
     def uncertainty(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Noise and doubt of each event, None where no source knows them."""
@@ -98,8 +98,8 @@ class AddingJudge:
         groups = Groups.of(period.entity, period.entity_key, calibrates)
         weights = unit_weights(source.looks for source in (history, *others))
         looks, score = Looks.of_week(raw, _first(one.doubt for one in answers), groups, weights)
-        chosen = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
-        agents = AgentReference.fit(score, period, chosen, _join(answers, "tests"))
+        is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
+        agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
         return cls(history, others, looks, agents, tuple(counts))
 
@@ -129,7 +129,7 @@ class AddingJudge:
         return self.history.known_until
 
     @property
-    def ranked(self) -> tuple[str, ...]:
+    def ranked_columns(self) -> tuple[str, ...]:
         return ()
 
     # ------------------------------------------------------------------------------------ judging
@@ -181,7 +181,7 @@ class AddingJudge:
         """Everything but the alerts. Events that may become alerts have their reason already."""
         if request.coverage is not None:
             raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
-        judgement = self.judge(events, context, span.counted, (span.first, span.last))
+        judgement = self.judge(events, context, span.counted_days, (span.first, span.last))
         score, p_value = judgement.score, p_values(judgement.score)
         incidents = find_incidents(events, self.schema, p_value, score)
         worst = worst_rows(score, judgement.entity)
@@ -190,9 +190,9 @@ class AddingJudge:
             rule = request.rule.widest(span.days)
             likely, _ = flag_events(p_value, score, incidents.echo, rule, days=span.days, order=incidents.order)
             rows = np.union1d(rows_with_reason(incidents.incident_id, incidents.order, likely), worst)
-        asked = tuple(zip(self.sources, judgement.answers, strict=True))
-        measurements = {name: c for source, own in asked for name, c in source.measure(own, events).items()}
-        numbers = {n: v for source, own in asked for n, v in source.numbers(self.schema, own, measurements).items()}
+        pairs = tuple(zip(self.sources, judgement.answers, strict=True))
+        measurements = {name: c for source, own in pairs for name, c in source.measure(own, events).items()}
+        numbers = {n: v for source, own in pairs for n, v in source.numbers(self.schema, own, measurements).items()}
         noise, doubt = (_floats(values, events.num_rows) for values in judgement.uncertainty())
         columns = {
             "uncertainty_noise": noise,
@@ -296,10 +296,10 @@ class AddingJudge:
 
     @classmethod
     def load(
-        cls, history: HistorySource, others: tuple[Source, ...], kept: tuple[Mapping[str, Any], Mapping[str, Any]]
+        cls, history: HistorySource, others: tuple[Source, ...], content: tuple[Mapping[str, Any], Mapping[str, Any]]
     ) -> AddingJudge:
         """From loaded sources and what `read_judge` says."""
-        tensors, facts = kept
+        tensors, facts = content
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
         weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
         looks = Looks.from_tensors(tensors, facts["terms"], weights)

@@ -105,8 +105,8 @@ class DriftAlarm:
 
     def _log_bets(self) -> np.ndarray:
         """log10 of each bet after what has come of the latest day: [exponents]."""
-        won = np.minimum(LOG_PAYOFFS @ np.asarray(self.counts), MOST_A_DAY)
-        return np.clip(np.asarray(self.log_capital) + won, -MOST, MOST)
+        log_gains = np.minimum(LOG_PAYOFFS @ np.asarray(self.counts), MOST_A_DAY)
+        return np.clip(np.asarray(self.log_capital) + log_gains, -MOST, MOST)
 
     @property
     def log_evidence(self) -> float:

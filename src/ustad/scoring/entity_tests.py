@@ -64,10 +64,10 @@ class AgentReference:
 
     @classmethod
     def fit(
-        cls, score: np.ndarray, week: Period, chosen: np.ndarray, tests: Mapping[str, np.ndarray]
+        cls, score: np.ndarray, week: Period, is_reference: np.ndarray, tests: Mapping[str, np.ndarray]
     ) -> AgentReference:
-        """From the reference week's scores [N] and what sources say of the entities (by test, [E]); `chosen` [E] are
-        the entities that calibrate."""
+        """From the reference week's scores [N] and what sources say of the entities (by test, [E]); `is_reference` [E]:
+        whether an entity calibrates."""
         E = len(week.entity_key)
         capped_scores = np.minimum(score, SHIFT_LIMIT)
         means = _means(capped_scores, week.entity, E)
@@ -82,7 +82,7 @@ class AgentReference:
         }
         order = np.argsort(week.entity_key)
         return cls(
-            {name: Distribution.fit(values[chosen]) for name, values in normal.items()},
+            {name: Distribution.fit(values[is_reference]) for name, values in normal.items()},
             last - first + 1,
             week.entity_key[order],
             means.count[order],
@@ -99,10 +99,10 @@ class AgentReference:
         shift = _difference_in_errors(now, self._reference(period.entity_key), self.typical, self.spread)
         return {
             "top": -self.tests["top"].log10_tail(top_mean(score, period.entity, E) - longer),
-            **{name: self._shown(name, values) for name, values in {"shift": shift, **tests}.items()},
+            **{name: self._limit(name, values) for name, values in {"shift": shift, **tests}.items()},
         }
 
-    def _shown(self, test: str, values: np.ndarray) -> np.ndarray:
+    def _limit(self, test: str, values: np.ndarray) -> np.ndarray:
         """-log10 p, no smaller than one in as many entities as there are in the reference; the order stays."""
         surprise = -self.tests[test].log10_tail(values)
         limit = np.log10(self.tests[test].count + 1)
@@ -143,7 +143,7 @@ class AgentReference:
         )
 
 
-def combined(tests: dict[str, np.ndarray]) -> np.ndarray:
+def combine_tests(tests: dict[str, np.ndarray]) -> np.ndarray:
     """-log10 p of an entity: its smallest p-value, each divided by its test's share of false alarms. [E]."""
     total = sum(TESTS[name] for name in tests) / (AGREEMENT if len(tests) > 1 else 1.0)
     best = np.max([values + np.log10(TESTS[name] / total) for name, values in tests.items()], axis=0)

@@ -51,7 +51,7 @@ class Incident:
     score: float
     latest: int  # start of its latest event, microseconds
     visits: list[tuple[Any, int]] = field(default_factory=list)  # place and start of its latest events
-    alerted: bool = False  # whether somebody was told of it
+    is_alerted: bool = False  # whether somebody was told of it
 
     def repeats(self, place: Any, start: int) -> bool:
         """Whether an event there and then is one more of the same."""
@@ -61,7 +61,7 @@ class Incident:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Membership:
     """What became of an unusual event: its incident, whether it leads it, and the event that led it until now."""
 
     incident_id: str
@@ -76,7 +76,7 @@ class IncidentLog:
         self.incidents = list(incidents)
         self.last = last  # the incident of the event before, None where that was usual
 
-    def add(self, key: Any, name: str, start: int, place: Any, p_value: float, score: float) -> Joined | None:
+    def add(self, key: Any, name: str, start: int, place: Any, p_value: float, score: float) -> Membership | None:
         """The incident of an event, None where it is usual. `key` is what the event is called by, `name` what an
         incident that begins with it is called."""
         if p_value > raised(UNUSUAL):
@@ -86,12 +86,12 @@ class IncidentLog:
         if incident is None:
             incident = Incident(name, key, score, start)
             self.incidents = [*self.incidents, incident][-MOST_INCIDENTS:]
-            membership = Joined(name, True)
+            membership = Membership(name, True)
         elif score > raised(incident.score):
-            membership = Joined(incident.incident_id, True, incident.leader)
+            membership = Membership(incident.incident_id, True, incident.leader)
             incident.leader, incident.score = key, score
         else:
-            membership = Joined(incident.incident_id, False)
+            membership = Membership(incident.incident_id, False)
         incident.latest = start
         if place is not None:
             incident.visits = [*incident.visits, (place, start)][-MOST_INCIDENTS:]
@@ -101,7 +101,7 @@ class IncidentLog:
     def raise_alert(self, incident_id: str) -> bool:
         """Whether this is the first alert of an incident; from now on it has one."""
         incident = next(one for one in self.incidents if one.incident_id == incident_id)
-        first, incident.alerted = not incident.alerted, True
+        first, incident.is_alerted = not incident.is_alerted, True
         return first
 
     def _find(self, place: Any, start: int) -> Incident | None:
@@ -112,7 +112,7 @@ class IncidentLog:
 
     # ---------------------------------------------------------------------------------------- storing
     def to_json(self) -> dict[str, Any]:
-        rows = [[i.incident_id, i.leader, i.score, i.latest, i.visits, i.alerted] for i in self.incidents]
+        rows = [[i.incident_id, i.leader, i.score, i.latest, i.visits, i.is_alerted] for i in self.incidents]
         return {"incidents": rows, "last": self.last}
 
     @classmethod

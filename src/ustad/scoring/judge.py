@@ -42,7 +42,7 @@ class Span:
 
     first: int  # of the scored events
     last: int
-    counted: tuple[int, int]  # in which visits are counted: those of context that no history holds, too
+    counted_days: tuple[int, int]  # in which visits are counted: those of context that no history holds, too
 
     @property
     def days(self) -> int:
@@ -76,7 +76,7 @@ class Judge(Protocol):
         """The last day of the entities' histories, where it has any."""
 
     @property
-    def ranked(self) -> tuple[str, ...]:
+    def ranked_columns(self) -> tuple[str, ...]:
         """Measurements whose ranks among all scored events make the scores; none where a reference does."""
 
     @property

@@ -26,18 +26,18 @@ Weights = dict[str, dict[str, float]]  # look → question → how much it count
 
 
 @dataclass(frozen=True)
-class Fitted:
+class LookTails:
     """Distributions of answers and of the looks that add them up."""
 
     tails: dict[str, Distribution]
     looks: dict[str, Distribution]
 
     @classmethod
-    def fit(cls, raw: Terms, rows: np.ndarray, weights: Weights) -> Fitted:
+    def fit(cls, raw: Terms, rows: np.ndarray, weights: Weights) -> LookTails:
         """From the events `rows` (bool [N])."""
         tails = fit_tails(raw, rows)
         surprise = surprise_of(tails, {name: values[rows] for name, values in raw.items()})
-        return Fitted(tails, {look: Distribution.fit(look_sum(surprise, own)) for look, own in weights.items()})
+        return LookTails(tails, {look: Distribution.fit(look_sum(surprise, own)) for look, own in weights.items()})
 
     def highest(self, raw: Terms, weights: Weights) -> np.ndarray:
         """-log10 p of each event's most unusual look: float64 [N]."""
@@ -67,17 +67,17 @@ class Groups:
             mine = self.group == i
             yield mine, self.normal & ~mine if len(groups) > 1 else mine
 
-    def scores(self, raw: Terms, weights: Weights, whole: Fitted) -> np.ndarray:
+    def scores(self, raw: Terms, weights: Weights, whole: LookTails) -> np.ndarray:
         """Highest look of every event, of a calibrating one by the other groups: float64 [N]."""
         alone = whole.highest(raw, weights)
         for mine, others in self:
-            others_distributions = Fitted.fit(raw, others, weights)
+            others_distributions = LookTails.fit(raw, others, weights)
             alone[mine] = others_distributions.highest({name: values[mine] for name, values in raw.items()}, weights)
         return alone
 
 
 @dataclass(frozen=True)
-class Looks(Fitted):
+class Looks(LookTails):
     """All that turns raw answers into scores of events."""
 
     events: Distribution  # of the highest look of normal events
@@ -89,11 +89,11 @@ class Looks(Fitted):
         cls, raw: Terms, doubt: np.ndarray | None, groups: Groups, weights: Weights
     ) -> tuple[Looks, np.ndarray]:
         """From the answers of the calibration week; and -log10 p of its events, of calibrating ones by the others."""
-        normal, fitted = groups.normal, Fitted.fit(raw, groups.normal, weights)
-        alone = groups.scores(raw, weights, fitted)
+        normal, look_tails = groups.normal, LookTails.fit(raw, groups.normal, weights)
+        alone = groups.scores(raw, weights, look_tails)
         events = Distribution.fit(alone[normal])
         doubts = Distribution.fit(doubt[normal]) if doubt is not None else None
-        return cls(fitted.tails, fitted.looks, events, weights, doubts), minus_log10_p(events, alone)
+        return cls(look_tails.tails, look_tails.looks, events, weights, doubts), minus_log10_p(events, alone)
 
     def weigh(self, raw: Terms) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """-log10 p of every answer and of every look, and the score: float64 [N] each."""
@@ -115,9 +115,9 @@ class Looks(Fitted):
 
     # ---------------------------------------------------------------------------------------- storing
     def to_tensors(self) -> dict[str, np.ndarray]:
-        named = {f"term.{name}": one for name, one in self._terms().items()}
-        named |= {f"look.{name}": one for name, one in self.looks.items()} | {"final.none": self.events}
-        return {key: values for name, one in named.items() for key, values in one.to_tensors(name).items()}
+        distributions = {f"term.{name}": one for name, one in self._terms().items()}
+        distributions |= {f"look.{name}": one for name, one in self.looks.items()} | {"final.none": self.events}
+        return {key: values for name, one in distributions.items() for key, values in one.to_tensors(name).items()}
 
     def facts(self) -> dict[str, Any]:
         return {"terms": list(self._terms()), "weights": self.weights}

@@ -106,7 +106,7 @@ class PaperJudge(Generic[Model]):
         return None
 
     @property
-    def ranked(self) -> tuple[str, ...]:
+    def ranked_columns(self) -> tuple[str, ...]:
         by_rank = self.model.config.scoring.percentiles == "batch"
         return (*(f"loss_{name}" for name in self.model.scored), "knn") if by_rank else ()
 

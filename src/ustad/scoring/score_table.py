@@ -1,6 +1,6 @@
 """The tables of scores: every one is put together and checked here, whoever scored and wherever it runs.
 
-While events are scored, one table travels: the events' own columns, what the judge adds, and one column `MEASURED` with
+While events are scored, one table travels: the events' own columns, what the judge adds, and `MEASURED_COLUMN` with
 what the sources measured, a field each. `finish_part` makes the tables of a run of it: event scores that keep the
 contract, incidents, agents, absences, and details, which have the measurements by event.
 """
@@ -20,7 +20,7 @@ from ustad.scoring.incidents import incident_table
 from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, agent_codes, check_types
 
 #: The column that measurements travel in, a field for each, and the list of the agents' table that absences travel in.
-MEASURED = "_measured"
+MEASURED_COLUMN = "_measured"
 ABSENCES = "absences"
 
 
@@ -43,7 +43,7 @@ def add_measurements(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
     """The table with what was measured, after what was measured before."""
     arrays = {name: _whole(column) for name, column in zip(*_fields(table), strict=True)}
     arrays |= {name: _whole(_as_column(values)) for name, values in columns.items()}
-    return set_columns(table, {MEASURED: pa.StructArray.from_arrays(list(arrays.values()), list(arrays))})
+    return set_columns(table, {MEASURED_COLUMN: pa.StructArray.from_arrays(list(arrays.values()), list(arrays))})
 
 
 def _fields(table: pa.Table) -> tuple[list[str], list[pa.ChunkedArray]]:
@@ -59,10 +59,10 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def read_measurements(table: pa.Table) -> pa.Table:
     """What was measured of each event, as columns; none where nothing was."""
-    if MEASURED not in table.column_names:
+    if MEASURED_COLUMN not in table.column_names:
         return pa.table({})
-    names = [field.name for field in table.schema.field(MEASURED).type]
-    return table.select([MEASURED]).flatten().rename_columns(names)
+    names = [field.name for field in table.schema.field(MEASURED_COLUMN).type]
+    return table.select([MEASURED_COLUMN]).flatten().rename_columns(names)
 
 
 def finish_part(
@@ -94,7 +94,7 @@ def split_absences(agents: pa.Table, entity: str) -> tuple[pa.Table, pa.Table | 
 
 def _event_table(event_scores: pa.Table) -> pa.Table:
     """The events' own columns, then those of the contract in its order."""
-    own = [name for name in event_scores.column_names if name not in (*EVENT_SCORES.required, MEASURED)]
+    own = [name for name in event_scores.column_names if name not in (*EVENT_SCORES.required, MEASURED_COLUMN)]
     return event_scores.select([*own, *(name for name in EVENT_SCORES.required if name in event_scores.column_names)])
 
 

@@ -89,16 +89,16 @@ class ScoredParts:
     def __iter__(self) -> Iterator[Scores]:
         with tempfile.TemporaryDirectory(prefix="ustad-parts-") as folder:
             shelf = _Shelf(Path(folder) if self.entities is not None else None)
-            standing = None if self.judge.ranked else self.judge.stand(None)
+            standing = None if self.judge.ranked_columns else self.judge.stand(None)
             reports = {}
             for name, (table, agents) in self._measure_all():
-                if self.judge.ranked:
-                    shelf.put(name, table, agents, self.judge.ranked)
+                if self.judge.ranked_columns:
+                    shelf.put(name, table, agents, self.judge.ranked_columns)
                 else:
                     event_scores = self.judge.settle(table, standing)
                     shelf.put(name, event_scores, agents)
                     reports[name] = self._report(event_scores)
-            if self.judge.ranked:
+            if self.judge.ranked_columns:
                 standing = self.judge.stand([Ranks.of(np.concatenate(c)) for c in zip(*shelf.columns, strict=True)])
                 for name in shelf.agents:
                     shelf.tables[name] = self.judge.settle(shelf.tables[name], standing)

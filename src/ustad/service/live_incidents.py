@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ustad.scoring.incidents import REPEAT_WITHIN, Incident, IncidentLog, Joined
+from ustad.scoring.incidents import REPEAT_WITHIN, Incident, IncidentLog, Membership
 from ustad.tables import DataError
 
 Row = Mapping[str, Any]
@@ -51,13 +51,13 @@ def known_incidents(rows: Iterable[Row]) -> dict[str, IncidentLog]:
         if not row["echo"]:
             incident.leader, incident.score = row["key"], row["score"]
         incident.latest = row["started_at"]
-        incident.alerted |= bool(row["alert"])
+        incident.is_alerted |= bool(row["alert"])
         if row["poi_id"] is not None:
             incident.visits.append((row["poi_id"], row["started_at"]))
     return logs
 
 
-def join_incident(log: IncidentLog, event: Row, key: int, name: str, *, score: dict[str, Any]) -> Joined | None:
+def join_incident(log: IncidentLog, event: Row, key: int, name: str, *, score: dict[str, Any]) -> Membership | None:
     """Put the incident of a new event into its score (`incident_id`, `echo`, `alert`)."""
     incident = log.add(key, name, event["started_at"], event.get("poi_id"), score["p_value"], score["score"])
     score["incident_id"] = incident.incident_id if incident is not None else None
