@@ -81,9 +81,9 @@ def test_the_memory_of_a_training_window_leaves_out_its_weeks(world):
     first = torch.tensor([data.memory.block.eq(1).nonzero()[0, 0]])
     include = data.memory.outside(first, first)
     assert include.tolist() == [[True, False, True]]
-    before = data.memory.remembered(data.memory.owner[first], include)
+    before = data.memory.sum_counts(data.memory.owner[first], include)
     data.memory.counts[:, 1] = 99
-    torch.testing.assert_close(data.memory.remembered(data.memory.owner[first], include), before)
+    torch.testing.assert_close(data.memory.sum_counts(data.memory.owner[first], include), before)
 
 
 def test_a_stranger_has_an_empty_memory(world):

@@ -49,8 +49,8 @@ class Asked:
         arrays, own = self.encoder.encode(week), OwnPlaces.fit(habits, self.config.model.places)
         visits = read_visits(week, SCHEMA, frame)
         self.data = Data(EventTensors(arrays, device), MemoryTensors(own, habits, visits, device))
-        self.data.memory.located[::11] = False
-        self.data.memory.timed[::7] = False
+        self.data.memory.is_located[::11] = False
+        self.data.memory.is_timed[::7] = False
         windows = make_windows(arrays, self.config.window, first_day=FIRST_DAY + 21)
         questions = make_queries(arrays, windows, self.config.window)
         self.questions = questions.take(np.arange(0, len(questions), 3))

@@ -18,7 +18,7 @@ from ustad.events.windows import Batch, Features
 from ustad.network.blocks import HIDDEN, Block
 from ustad.network.heads import Heads, Predictions
 from ustad.network.lookup import look_up
-from ustad.network.place_memory import Known, Memory, Outlook, PlaceMemory, Targets
+from ustad.network.place_memory import Memory, Outlook, PlaceMemory, Targets, WindowMemory
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
 
@@ -131,15 +131,17 @@ class DualTransformer(nn.Module):
         position: Tensor,
         day_position: Tensor,
         flat: Tensor,
-        known: Known | None = None,
+        window_memory: WindowMemory | None = None,
     ) -> Tensor:
         """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D].
 
-        Events may have a leading dimension of samples, [T, B, L, D] -> [T, M, D]. `known` is what the place memory
+        Events may have a leading dimension of samples, [T, B, L, D] -> [T, M, D]. `window_memory` is what place memory
         has of the windows: a masked event then shows only its place in the window and its day of the week.
         """
         leading, (B, L, D) = events.shape[:-3], events.shape[-3:]
-        x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position, known=known)
+        x, bias, last = self._up_to_last(
+            events, masked, padding, position, day_position=day_position, window_memory=window_memory
+        )
         if leading:
             flat = (torch.arange(leading[0], device=flat.device)[:, None] * (B * L) + flat).flatten()
         return self.norm(last.where(x, bias, flat)).view(*leading, -1, D)
@@ -152,29 +154,29 @@ class DualTransformer(nn.Module):
         position: Tensor,
         *,
         day_position: Tensor,
-        known: Known | None = None,
+        window_memory: WindowMemory | None = None,
     ) -> tuple[Tensor, Tensor, Block]:
         """Events with masks and positions after all event blocks but the last [T·B, L, D], the bias that hides padded
         keys [T·B, 1, 1, L], and that block."""
-        x = events if known is None else events + self.memory.own_place(known)
+        x = events if window_memory is None else events + self.memory.own_place(window_memory)
         x = torch.where(masked[..., None], self.masked_token.to(x.dtype), x)
         limit = self.position.num_embeddings - 1
         x = x + look_up(self.position.weight, position.clamp(max=limit))
         x = x + look_up(self.day_position.weight, day_position.clamp(max=limit))
-        if known is not None:
-            x = x + look_up(self.memory.weekday.weight, known.weekday)
+        if window_memory is not None:
+            x = x + look_up(self.memory.weekday.weight, window_memory.weekday)
         bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
         if x.dim() > 3:
             bias = bias.repeat(len(x), 1, 1, 1)
         x = x.flatten(0, -3)
         *blocks, last = self.event_blocks
         for number, block in enumerate(blocks):
-            x = block(self._ask_memory(number, x, known), bias)
-        return self._ask_memory(len(blocks), x, known), bias, last  # type: ignore[return-value]  # a Block
+            x = block(self._ask_memory(number, x, window_memory), bias)
+        return self._ask_memory(len(blocks), x, window_memory), bias, last  # type: ignore[return-value]  # a Block
 
-    def _ask_memory(self, number: int, x: Tensor, known: Known | None) -> Tensor:
+    def _ask_memory(self, number: int, x: Tensor, window_memory: WindowMemory | None) -> Tensor:
         """What the events of block `number` see of the own places, added to them."""
-        return x if known is None else self.memory.attend(number, x, known.memory)
+        return x if window_memory is None else self.memory.attend(number, x, window_memory.memory)
 
     # --------------------------------------------------------------------------------------- decoding
     def decode(self, hidden: Tensor) -> Predictions:

@@ -162,14 +162,14 @@ class MemoryTensors:
         self.slot = move(places.slots(len(habits.place_key))[habits.locate(visits)[0]])
         self.block = move(places.block_of(visits.day))
         has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
-        self.located = move(has_position)
+        self.is_located = move(has_position)
         self.event_x = move(np.nan_to_num(visits.x), torch.float32)
         self.event_y = move(np.nan_to_num(visits.y), torch.float32)
         self.event_category = move(visits.category)
         self.weekday = move(visits.weekday)
         self.start = move(np.minimum((visits.minute / 1440 * START_BINS).astype(np.int64), START_BINS - 1))
         length = _bins(visits.duration, DURATION_BINS)
-        self.timed = move(length < DURATION_BINS)
+        self.is_timed = move(length < DURATION_BINS)
         self.duration = move(np.minimum(length, DURATION_BINS - 1))
         early, late = (np.minimum(values, DAY_MINUTES) for values in (visits.early, visits.late))
         self.start_weight = move(start_weight(early), torch.float32)
@@ -187,7 +187,7 @@ class MemoryTensors:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def remembered(self, owner: Tensor, include: Tensor | None = None) -> Tensor:
+    def sum_counts(self, owner: Tensor, include: Tensor | None = None) -> Tensor:
         """Counts of the owners' places over the included blocks: owner [B], include bool [B, W] -> [B, K, Q]."""
         counts = self.counts[owner].to(torch.float32)  # [B, W, K, Q]
         if include is None:

@@ -43,7 +43,7 @@ class Memory:
 
 
 @dataclass
-class Known:
+class WindowMemory:
     """What place memory has of B windows of L events."""
 
     weekday: Tensor  # int64 [B, L]
@@ -58,12 +58,12 @@ class Targets:
     slot: Tensor  # int64 [M] own place, K: somewhere new
     x: Tensor  # [M] km
     y: Tensor
-    located: Tensor  # bool [M]
+    is_located: Tensor  # bool [M]
     category: Tensor  # int64 [M], 0 unknown
     weekend: Tensor  # bool [M]
     start: Tensor  # int64 [M] bin
     duration: Tensor  # int64 [M] bin
-    timed: Tensor  # bool [M]: the duration is known
+    is_timed: Tensor  # bool [M]: the duration is known
 
     def __getitem__(self, rows: Tensor) -> Targets:
         return Targets(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
@@ -148,13 +148,13 @@ class PlaceMemory(nn.Module):
         )
 
     # ---------------------------------------------------------------------------------------- what is seen
-    def own_place(self, known: Known) -> Tensor:
+    def own_place(self, window_memory: WindowMemory) -> Tensor:
         """What an event is given of the own place that it is at: [B, L, D]."""
-        memory = known.memory
+        memory = window_memory.memory
         K = memory.tokens.shape[1]
-        own_slot = known.slot.clamp(max=K - 1)
+        own_slot = window_memory.slot.clamp(max=K - 1)
         rows = torch.arange(len(own_slot), device=own_slot.device)[:, None]
-        new = (known.slot >= K) | memory.absent[rows, own_slot]
+        new = (window_memory.slot >= K) | memory.absent[rows, own_slot]
         return self.own(torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, own_slot)))
 
     def attend(self, number: int, x: Tensor, memory: Memory) -> Tensor:
@@ -200,7 +200,7 @@ class MemoryHeads(nn.Module):
         new = (targets.slot >= K) | memory.absent[rows, own_slot]
         place = torch.where(new, places[..., K], _take(places, own_slot))
         place = place + torch.where(
-            new & targets.located, self._density(hidden, target, memory, targets, scale=scale), 0.0
+            new & targets.is_located, self._density(hidden, target, memory, targets, scale=scale), 0.0
         )
         kind = _take(self.kind(hidden).log_softmax(dim=-1), targets.category)
         fresh = new_token + look_up(kinds, targets.category)
@@ -216,7 +216,7 @@ class MemoryHeads(nn.Module):
         return Outlook(
             place,
             _take(starts, targets.start),
-            torch.where(targets.timed, _take(durations, targets.duration), 0.0),
+            torch.where(targets.is_timed, _take(durations, targets.duration), 0.0),
             torch.where(new & (targets.category > 0), kind, 0.0),
             places,
             starts,

@@ -40,9 +40,9 @@ class InvertedLists:
         index = faiss.IndexIVFFlat(faiss.IndexFlatL2(width), width, len(centres))
         index.quantizer.add(np.ascontiguousarray(centres - middle))
         index.is_trained = True
-        moved = np.ascontiguousarray(points - middle, np.float32)
-        list_of = index.quantizer.search(moved, 1)[1][:, 0] if list_of is None else list_of
-        index.add_core(len(moved), faiss.swig_ptr(moved), None, faiss.swig_ptr(list_of))
+        from_middle = np.ascontiguousarray(points - middle, np.float32)
+        list_of = index.quantizer.search(from_middle, 1)[1][:, 0] if list_of is None else list_of
+        index.add_core(len(from_middle), faiss.swig_ptr(from_middle), None, faiss.swig_ptr(list_of))
         return cls(index, middle, centres, list_of)
 
     @classmethod
@@ -77,13 +77,13 @@ class InvertedLists:
         """Distances to (about) the k nearest points, ascending: float32 [Q, k]."""
         import faiss
 
-        moved = np.ascontiguousarray(queries - self.middle, np.float32)
-        squares, numbers = self.index.search(moved, k)
+        from_middle = np.ascontiguousarray(queries - self.middle, np.float32)
+        squares, numbers = self.index.search(from_middle, k)
         short = numbers[:, -1] < 0  # the probed lists hold fewer than k points: look into all of them
         if short.any():
             every = faiss.SearchParametersIVF()
             every.nprobe = len(self.centres)
-            squares[short], _ = self.index.search(moved[short], k, params=every)
+            squares[short], _ = self.index.search(from_middle[short], k, params=every)
         return np.sqrt(squares)
 
     def describe(self) -> str:

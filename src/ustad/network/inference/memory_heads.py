@@ -72,11 +72,11 @@ class FastHeads:
         if len(fresh):
             some = targets[fresh]
             density = self._density(hidden[fresh], memory, pointers, owner[fresh], targets=some)
-            place[fresh] += torch.where(some.located[:, None], density, 0.0)
+            place[fresh] += torch.where(some.is_located[:, None], density, 0.0)
             kind = _take(self.heads.kind(hidden[fresh]).log_softmax(dim=-1), some.category)
             category[fresh] = torch.where(some.category[:, None] > 0, kind, 0.0)
         starts, durations = self._times(hidden, memory, owner, own_slot, new=new, targets=targets)
-        duration = torch.where(targets.timed[:, None], _take(durations, targets.duration), 0.0)
+        duration = torch.where(targets.is_timed[:, None], _take(durations, targets.duration), 0.0)
         outputs = (place, _take(starts, targets.start), duration, category, places, starts, durations)
         return Outlook(*(values.transpose(0, 1) for values in outputs))
 

@@ -112,7 +112,7 @@ def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -
         slices.target - slices.start,
     )
     entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
-    places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
+    places = memory.sum_counts(entity), memory.x[entity], memory.y[entity], memory.category[entity]
     entities = passes.know(passes.network.memory.remember(*places), counts)
     outlook = passes.outlook(embeddings, window, entities, targets_of(memory, slices.target))
     return at_most_usual(outlook, memory, slices.target)
@@ -143,7 +143,7 @@ def at_most_usual(outlook: Outlook, data: MemoryTensors, rows: Tensor) -> Outloo
     """With starts and durations that nobody saw at the likeliest of what they may have been: outlook [T, B, …]."""
     if not data.has_intervals:
         return outlook
-    wide, has_duration = data.wide[rows], data.timed[rows]
+    wide, has_duration = data.wide[rows], data.is_timed[rows]
     bins = torch.arange(outlook.starts.shape[-1], device=rows.device)
     starts = (data.start[rows][:, None] - bins) % len(bins) <= data.earlier_bins[rows][:, None]
     lengths = torch.arange(outlook.durations.shape[-1], device=rows.device)

@@ -22,7 +22,7 @@ from ustad.network.inference.memory_terms import RAW
 from ustad.network.place_counts import DURATION_BINS, START_BINS, duration_bin
 from ustad.network.place_memory import AREA_KM, FLOOR
 
-_compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
 _ANYWHERE = FLOOR / (2 * AREA_KM) ** 2
 
 
@@ -95,11 +95,11 @@ class CompiledHeads:
             memory.absent, memory.x, memory.y, memory.starts, memory.durations,
         ))  # fmt: skip
 
-    def __call__(self, hidden: np.ndarray, known: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
+    def __call__(self, hidden: np.ndarray, entity_arrays: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
         """Terms, noise and doubt; hidden [T, D]."""
         t = target
         answers = _answer(
-            hidden, self._shared, known, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
+            hidden, self._shared, entity_arrays, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
             t.duration, t.is_timed, t.is_wide, (t.earlier_bins, t.shortest, t.longest),
         )  # fmt: skip
         return dict(zip((*RAW, NOISE, DOUBT), answers, strict=True))
@@ -109,11 +109,11 @@ def _array(values: Tensor) -> np.ndarray:
     return values.detach().contiguous().numpy()
 
 
-@_compiled
+@_compile
 def _answer(
     hidden: np.ndarray,
-    shared: tuple[np.ndarray, ...],
-    known: tuple[np.ndarray, ...],
+    shared_arrays: tuple[np.ndarray, ...],
+    entity_arrays: tuple[np.ndarray, ...],
     slot: int,
     is_weekend: bool,
     where: tuple[float, float, bool],
@@ -128,8 +128,8 @@ def _answer(
     (
         to_inner, from_place, inner_bias, from_start, start_weight, start_bias, duration_weight, duration_bias,
         start_bin, trust, new_token, kinds, kind_weight, kind_bias, reach_weight, reach_bias, spread,
-    ) = shared  # fmt: skip
-    pointer, pointer_bias, around, around_bias, tokens, absent, own_x, own_y, log_starts, log_durations = known
+    ) = shared_arrays  # fmt: skip
+    pointer, pointer_bias, around, around_bias, tokens, absent, own_x, own_y, log_starts, log_durations = entity_arrays
     D, K = hidden.shape[1], len(absent)
     own = min(slot, K - 1)
     is_new = slot >= K or absent[own]
@@ -165,7 +165,7 @@ def _answer(
     return _minus_log_mean(place), _minus_log_mean(starts[:, start_at].astype(np.float64)), length, noise, doubt
 
 
-@_compiled
+@_compile
 def _add_map(vector: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
     """out [m] += vector [n] · weight [n, m]."""
     for i in range(len(vector)):
@@ -174,7 +174,7 @@ def _add_map(vector: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
             out[j] += value * weight[i, j]
 
 
-@_compiled
+@_compile
 def _map(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """rows [T, n] · weight [n, m] + bias [m]."""
     out = np.empty((len(rows), weight.shape[1]), np.float32)
@@ -185,7 +185,7 @@ def _map(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     return out
 
 
-@_compiled
+@_compile
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
     """By row, in place."""
     for t in range(len(logits)):
@@ -197,7 +197,7 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits
 
 
-@_compiled
+@_compile
 def _density(
     weight: np.ndarray,
     reach: np.ndarray,
@@ -221,7 +221,7 @@ def _density(
     return np.log(density)
 
 
-@_compiled
+@_compile
 def _likeliest_start(starts: np.ndarray, start: int, earlier: int) -> int:
     """The bin of those from `earlier` before the start on that is likeliest over samples."""
     best, most = start, -1.0
@@ -233,7 +233,7 @@ def _likeliest_start(starts: np.ndarray, start: int, earlier: int) -> int:
     return best
 
 
-@_compiled
+@_compile
 def _likeliest(chances: np.ndarray, first: int, last: int) -> int:
     """The bin from first to last that is likeliest over samples."""
     best, most = first, -1.0
@@ -244,13 +244,13 @@ def _likeliest(chances: np.ndarray, first: int, last: int) -> int:
     return best
 
 
-@_compiled
+@_compile
 def _minus_log_mean(logs: np.ndarray) -> float:
     top = logs.max()
     return math.log(len(logs)) - top - math.log(np.exp(logs - top).sum())
 
 
-@_compiled
+@_compile
 def _uncertainties(logs: np.ndarray) -> tuple[float, float]:
     """Mean entropy of T distributions [T, n], and how much the entropy of their mean is above it."""
     total = noise = 0.0

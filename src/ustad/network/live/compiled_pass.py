@@ -15,7 +15,7 @@ from ustad.network.inference.inference_kernels import gelu, normalise, softmax
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.passes import FastBlock
 
-_compiled = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
+_compile = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -51,12 +51,12 @@ class CompiledPass:
         return (_array(entities.own[0]), _array(entities.memory.absent[0])), keys, biases, values
 
     def states(
-        self, embeddings: np.ndarray, window: np.ndarray, known: tuple[Arrays, Arrays, Arrays, Arrays]
+        self, embeddings: np.ndarray, window: np.ndarray, entity_arrays: tuple[Arrays, Arrays, Arrays, Arrays]
     ) -> np.ndarray:
         """Of the last event: embeddings [T, L, D], which are overwritten; order within the day, weekdays and slots of
         the window, int64 [3, L] -> [T, D]."""
         return _states(
-            embeddings, window, known[0], known[1], known[2], known[3], self._positions, self._event_blocks,
+            embeddings, window, *entity_arrays, self._positions, self._event_blocks,
             self._heads, self._epsilon, self._norm, self._norm_epsilon,
         )  # fmt: skip
 
@@ -70,7 +70,7 @@ def _weights(block: FastBlock) -> Arrays:
     return tuple(_array(values) for one in maps for values in (one.weight, one.bias))
 
 
-@_compiled
+@_compile
 def _embed(
     numbers: np.ndarray,
     codes: np.ndarray,
@@ -114,7 +114,7 @@ def _embed(
     return result
 
 
-@_compiled
+@_compile
 def _states(
     embeddings: np.ndarray,
     window: np.ndarray,
@@ -147,7 +147,7 @@ def _states(
     return states
 
 
-@_compiled
+@_compile
 def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions: Arrays) -> None:
     """Masks, own places, positions and days, as `MemoryPasses.states_of_newest` has them."""
     T, L, D = embeddings.shape
@@ -165,7 +165,7 @@ def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions
                 embeddings[t, i, d] = (masked[d] if is_masked else embeddings[t, i, d]) + addition
 
 
-@_compiled
+@_compile
 def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
     """out [M, n] += x [M, m] · weight [m, n] + bias [n]; two rows and four weights at a time keep them in registers."""
     (M, n), m = out.shape, x.shape[1]
@@ -188,14 +188,14 @@ def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarra
                 out[i, j] += a * weight[k, j]
 
 
-@_compiled
+@_compile
 def _map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     out = np.zeros((len(x), weight.shape[1]), np.float32)
     _add_map(x, weight, bias, out)
     return out
 
 
-@_compiled
+@_compile
 def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> None:
     """x [N·L, D] plus what its tokens see of each other."""
     M, D = x.shape
@@ -223,7 +223,7 @@ def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: fl
     _add_map(mixture, weights[2], weights[3], x)
 
 
-@_compiled
+@_compile
 def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> np.ndarray:
     """The last token of each sequence plus what it sees of the others: [N·L, D] -> [N, D]."""
     M, D = x.shape
@@ -255,7 +255,7 @@ def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilo
     return tokens
 
 
-@_compiled
+@_compile
 def _attend_to_places(
     x: np.ndarray, keys: np.ndarray, bias: np.ndarray, values: np.ndarray, heads: int, epsilon: float
 ) -> None:
@@ -267,7 +267,7 @@ def _attend_to_places(
     _add_map(logits, values, np.zeros(x.shape[1], np.float32), x)
 
 
-@_compiled
+@_compile
 def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
@@ -276,6 +276,6 @@ def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     return wide
 
 
-@_compiled
+@_compile
 def _feed_forward(x: np.ndarray, weights: Arrays, epsilon: float) -> None:
     _add_map(_hidden(x, weights, epsilon), weights[6], weights[7], x)

@@ -25,7 +25,7 @@ from ustad.schema import Term
 
 _LOW, _HIGH = LOG_VARIANCE
 # No `fastmath`: NaN marks what is missing.
-_compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class CompiledTerms:
@@ -83,28 +83,28 @@ class CompiledTerms:
         return expected
 
 
-@_compiled
-def _bounded(raw: float, low: float, high: float) -> float:
+@_compile
+def _bound(raw: float, low: float, high: float) -> float:
     """As `heads.clamp_smoothly`."""
-    lifted = low + _softplus(raw - low)
-    return high - _softplus(high - lifted)
+    above_low = low + _softplus(raw - low)
+    return high - _softplus(high - above_low)
 
 
-@_compiled
+@_compile
 def _softplus(x: float) -> float:
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-@_compiled
+@_compile
 def _noise(raw: np.ndarray, column: int) -> float:
     """Mean variance of a column of log-variances."""
     total = 0.0
     for t in range(raw.shape[0]):
-        total += math.exp(_bounded(raw[t, column], _LOW, _HIGH))
+        total += math.exp(_bound(raw[t, column], _LOW, _HIGH))
     return total / raw.shape[0]
 
 
-@_compiled
+@_compile
 def _moments(raw: np.ndarray, column: int) -> tuple[float, float]:
     """Mean and variance of a column."""
     mean, square = 0.0, 0.0
@@ -116,12 +116,12 @@ def _moments(raw: np.ndarray, column: int) -> tuple[float, float]:
     return mean, square / raw.shape[0]
 
 
-@_compiled
+@_compile
 def _fill(line: np.ndarray, expected: float, error: float, loss: float, au: float, eu: float) -> None:
     line[0], line[1], line[2], line[3], line[4] = expected, error, loss, au, eu
 
 
-@_compiled
+@_compile
 def _number(raw: np.ndarray, column: int, spread: int, truth: float, line: np.ndarray) -> None:
     mean, variance = _moments(raw, column)
     au = _noise(raw, spread + column) if spread >= 0 else 0.0
@@ -129,12 +129,12 @@ def _number(raw: np.ndarray, column: int, spread: int, truth: float, line: np.nd
     _fill(line, mean, error, error * error / (2 * (au if spread >= 0 else 1.0)), au, variance)
 
 
-@_compiled
-def _wrapped(angle: float) -> float:
+@_compile
+def _wrap(angle: float) -> float:
     return (angle + math.pi) % (2 * math.pi) - math.pi
 
 
-@_compiled
+@_compile
 def _angle(raw: np.ndarray, x: int, y: int, spread: int, truth_x: float, truth_y: float, line: np.ndarray) -> None:
     count = raw.shape[0]
     angles = np.empty(count)
@@ -146,13 +146,13 @@ def _angle(raw: np.ndarray, x: int, y: int, spread: int, truth_x: float, truth_y
     expected = math.atan2(sine / count, cosine / count)
     square = 0.0
     for t in range(count):
-        square += _wrapped(angles[t] - expected) ** 2
+        square += _wrap(angles[t] - expected) ** 2
     au = (_noise(raw, spread + x) + _noise(raw, spread + y)) / 2 if spread >= 0 else 0.0
-    error = abs(_wrapped(math.atan2(truth_y, truth_x) - expected))
+    error = abs(_wrap(math.atan2(truth_y, truth_x) - expected))
     _fill(line, expected, error, error * error / (2 * (au if spread >= 0 else 1.0)), au, square / count)
 
 
-@_compiled
+@_compile
 def _vector(
     raw: np.ndarray, first: int, spread: int, truth: np.ndarray, expected: np.ndarray, line: np.ndarray
 ) -> None:
@@ -167,47 +167,47 @@ def _vector(
     _fill(line, math.nan, math.sqrt(square), square / (2 * (au if spread >= 0 else 1.0)), au, variance)
 
 
-@_compiled
+@_compile
 def _category(
     raw: np.ndarray,
     first: int,
-    known: int,
+    classes: int,
     spread: int,
     target: int,
     start: np.uint64,
     field: int,
     line: np.ndarray,
 ) -> None:
-    """`known` classes from column `first` on; class 0, unknown, has no output, so class c stands at c − 1."""
+    """So many known `classes` from column `first` on; class 0, unknown, has no output, so class c stands at c − 1."""
     count = raw.shape[0]
-    share, sigma, logits, chosen = np.zeros(known), np.ones(known), np.empty(known), np.empty(count)
-    if known == 0:
+    share, sigma, logits, target_logs = np.zeros(classes), np.ones(classes), np.empty(classes), np.empty(count)
+    if classes == 0:
         _fill(line, 0.0, math.nan, math.nan, math.nan, 0.0)
         return
     au = 0.0
     for t in range(count):
-        for c in range(known):
+        for c in range(classes):
             logits[c] = raw[t, first + c]
         total = _log_sum(logits)
-        for c in range(known):
+        for c in range(classes):
             share[c] += math.exp(logits[c] - total) / count
         if spread >= 0:
-            for c in range(known):
-                sigma[c] = math.exp(_bounded(raw[t, spread + c], _LOW / 2, _HIGH / 2))
+            for c in range(classes):
+                sigma[c] = math.exp(_bound(raw[t, spread + c], _LOW / 2, _HIGH / 2))
                 logits[c] += sigma[c] * normal_at(start, t, field, c + 1)
             total = _log_sum(logits)
             au += sigma[target - 1] ** 2 / count
-        chosen[t] = logits[target - 1] - total
+        target_logs[t] = logits[target - 1] - total
     entropy, best = 0.0, 0
-    for c in range(known):
+    for c in range(classes):
         if share[c] > 0:
             entropy -= share[c] * math.log(share[c])
         if share[c] > share[best]:
             best = c
-    _fill(line, best + 1.0, 1 - share[target - 1], math.log(count) - _log_sum(chosen), au, entropy)
+    _fill(line, best + 1.0, 1 - share[target - 1], math.log(count) - _log_sum(target_logs), au, entropy)
 
 
-@_compiled
+@_compile
 def _log_sum(logits: np.ndarray) -> float:
     """log Σ exp, without overflow."""
     top = logits.max()

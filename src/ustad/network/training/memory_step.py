@@ -15,7 +15,7 @@ from torch import Tensor
 from ustad.events.windows import EventTensors, Queries
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.place_counts import MemoryTensors
-from ustad.network.place_memory import Known, Memory, Outlook, Targets
+from ustad.network.place_memory import Memory, Outlook, Targets, WindowMemory
 from ustad.network.training.masked_step import embed_shown, places
 
 #: Share of the training windows in which an event is masked together with the events beside it.
@@ -81,12 +81,12 @@ def span_masks(padding: Tensor, ratio: float) -> Tensor:
 def recall(network: DualTransformer, data: MemoryTensors, event: Tensor, include: Tensor | None = None) -> Memory:
     """What is remembered of the owners of some events [B], over the included blocks."""
     owner = data.owner[event]
-    return network.memory.remember(data.remembered(owner, include), data.x[owner], data.y[owner], data.category[owner])
+    return network.memory.remember(data.sum_counts(owner, include), data.x[owner], data.y[owner], data.category[owner])
 
 
-def know(data: MemoryTensors, event: Tensor, memory: Memory) -> Known:
+def know(data: MemoryTensors, event: Tensor, memory: Memory) -> WindowMemory:
     """What place memory has of windows whose events are [B, L]."""
-    return Known(data.weekday[event], data.slot[event], memory)
+    return WindowMemory(data.weekday[event], data.slot[event], memory)
 
 
 def targets_of(data: MemoryTensors, event: Tensor) -> Targets:
@@ -95,12 +95,12 @@ def targets_of(data: MemoryTensors, event: Tensor) -> Targets:
         data.slot[event],
         data.event_x[event],
         data.event_y[event],
-        data.located[event],
+        data.is_located[event],
         data.event_category[event],
         data.weekday[event] >= 5,
         data.start[event],
         data.duration[event],
-        data.timed[event],
+        data.is_timed[event],
     )
 
 
@@ -118,9 +118,9 @@ def ask(
     masked = ((offset - at[:, None]).abs() <= 1) & ~batch.padding
     memory = recall(network, data.memory, target)
     flat = torch.arange(len(start), device=start.device) * length + at
-    known = know(data.memory, batch.index, memory)
+    window_memory = know(data.memory, batch.index, memory)
     hidden = network.contextualise_where(
-        events[:, row], masked, batch.padding, batch.position, batch.day_position, flat, known
+        events[:, row], masked, batch.padding, batch.position, batch.day_position, flat, window_memory
     )
     return network.foresee(hidden, memory, targets_of(data.memory, target))
 

@@ -97,18 +97,18 @@ class ReplayedUpdate:
     batch_size: int
     record: Recorder
     recordings: dict[int, Callable[[], Tensor]] = field(default_factory=dict)
-    met: set[int] = field(default_factory=set)
-    failed: bool = False
+    met_lengths: set[int] = field(default_factory=set)
+    has_failed: bool = False
 
     def __post_init__(self) -> None:
         places = torch.zeros(2, self.batch_size, dtype=torch.int64, device=self.update.device)
         self.start, self.stop = places
 
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
-        if self.failed:
+        if self.has_failed:
             return self.update(start, stop, length)
-        if length not in self.met:
-            self.met.add(length)
+        if length not in self.met_lengths:
+            self.met_lengths.add(length)
             with warnings.catch_warnings():  # the optimiser of recorded steps wonders why this one is not
                 warnings.filterwarnings("ignore", message=".*capturable=True.*")
                 return self.update(start, stop, length)
@@ -123,11 +123,11 @@ class ReplayedUpdate:
         try:
             self.recordings[length] = self.record(lambda: self.update(self.start, self.stop, length))
         except RuntimeError as error:
-            self.failed = True
+            self.has_failed = True
             self.recordings.clear()
             self.update.optimizer.zero_grad(set_to_none=True)
             say(f"training: steps cannot be recorded on this GPU and run one by one ({str(error).splitlines()[0]})")
-        return not self.failed
+        return not self.has_failed
 
 
 @dataclass
