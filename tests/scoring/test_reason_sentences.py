@@ -1,9 +1,11 @@
 """Reasons are made of the listed sentences, in their order, and the list is what documentation and page show."""
 
+import math
 import re
 import sys
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
 from ustad.events.templates import TEMPLATES, say
-from ustad.habits.habit_words import ordinal
+from ustad.habits.habit_words import contradicts_times, ordinal
 from ustad.judges import learn_from
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
@@ -138,3 +140,15 @@ def test_home_is_never_called_a_new_kind_of_place(scored):
     assert any(row["reason"].startswith("At home ") for row in scored)
     for row in scored:
         assert not (row["reason"].startswith("At home ") and "new kind" in row["reason"])
+
+
+@pytest.mark.parametrize(
+    ("minute", "is_contradiction"),
+    [(7 * 60 - 5, False), (7 * 60 + 80, False), (14 * 60 + 54, True), (22 * 60, True)],
+)
+def test_when_a_place_is_left_is_not_told_against_start_and_length(minute: float, is_contradiction: bool) -> None:
+    # Usually from 22:00 ± 20 min for 9 h ± 64 min: an end of the other shift must not stand beside it.
+    usual_visits = SimpleNamespace(start=[1320.0], duration=[540.0], start_spread=[20.0], duration_spread=[64.0])
+    assert contradicts_times(usual_visits, 0, minute) is is_contradiction
+    unknown = SimpleNamespace(start=[math.nan], duration=[540.0], start_spread=[20.0], duration_spread=[64.0])
+    assert contradicts_times(unknown, 0, minute) is False

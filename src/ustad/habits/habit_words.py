@@ -155,7 +155,7 @@ def _what_is_usual(
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
     if here and event.is_of_end:
-        here = " ".join(part for part in (here, _leaves(model, visits, at, place)) if part)
+        here = " ".join(part for part in (here, _leaves(model, visits, at, place, usual_visits=usual_visits)) if part)
     both = [elsewhere, here]
     return both[::-1] if event.is_of_times else both
 
@@ -214,12 +214,22 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
     )
 
 
-def _leaves(model: HabitModel, visits: Visits, at: int, place: int) -> str:
-    """When an own place is usually left."""
+def _leaves(model: HabitModel, visits: Visits, at: int, place: int, *, usual_visits: Usual) -> str:
+    """When an own place is usually left, unless that contradicts the start and length that were just told."""
     one = slice(at, at + 1)
     (end,), (weekend,) = ends_of(visits.minute[one], visits.duration[one], visits.day[one], visits.days_off)
     minute = usual_end(model.habits, place, float(end), bool(weekend))
-    return say("leaves", clock=clock_words(minute)) if np.isfinite(minute) else ""
+    is_told = np.isfinite(minute) and not contradicts_times(usual_visits, at, minute)
+    return say("leaves", clock=clock_words(minute)) if is_told else ""
+
+
+def contradicts_times(usual_visits: Usual, at: int, minute: float) -> bool:
+    """Whether a minute of the day is no end of a visit of the usual start and length, give or take their spreads: of
+    somebody with two shifts the start may be told of one and the end of the other."""
+    start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
+    slack = float(usual_visits.start_spread[at]) + float(usual_visits.duration_spread[at])
+    apart = abs((minute - start - length + 720) % 1440 - 720)
+    return bool(np.isfinite(apart) and apart > raised(slack))
 
 
 def _span(model: HabitModel, place: int) -> str:
