@@ -1,10 +1,13 @@
-"""Speed of the default: the memory network beside the paper's in bulk, and habits live, one event at a time.
+"""Speed of the default: the memory network beside the paper's in bulk, and live, one event at a time or many at once.
 
     python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 8] [--only bulk]
     python benchmarks/default_speed.py --device cuda --agents 2000 --samples 50
+    python benchmarks/default_speed.py --only service [--device cuda] [--agents 300] [--service 4096]
 
 Networks of the preset's size, not trained (speed does not depend on weights); stays made by benchmarks/history.py.
 In bulk both networks go from the same tables to the T samples of every event, in turns; the median round counts.
+`service` is what the service's scorer does with each micro-batch: score its events, with a reason for every one, and
+write the state of every person in it; and one event alone, the first of a person apart from later ones.
 Prints events a second by processor time on a CPU, by the clock on a GPU, and live by both; processor time is what
 others on the machine change least. Writes benchmarks/results/default_speed-DEVICE.json.
 """
@@ -41,6 +44,9 @@ from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge
 
 LIVE_TARGET, BULK_TARGET = 80.0, 0.5
+#: Of the service: events that come together, events a second at the most of them, milliseconds of one event.
+BATCHES, SERVICE_TARGET, EVENT_TARGET = (1, 64, 1024), 5000.0, 1.5
+PARTS = ("bulk", "live", "service")
 
 
 @dataclass(frozen=True)
@@ -80,19 +86,24 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3, help="times that each network is asked in bulk")
     parser.add_argument("--live", type=int, default=200, help="events that are scored live")
-    parser.add_argument("--only", choices=("bulk", "live"), help="one part; the file keeps what it says of the other")
+    parser.add_argument("--service", type=int, default=2048, help="events that the service's scorer is sent")
+    parser.add_argument("--only", choices=PARTS, help="one part; the file keeps what it says of the others")
     options = parser.parse_args()
     world = World.make(options.agents, options.samples, choose_device(options.device))
     file = RESULTS / f"default_speed-{options.device}.json"
     content = json.loads(file.read_text()) if options.only and file.exists() else {}
-    if options.only != "live":
+    if options.only in (None, "bulk"):
         content["bulk"] = {**bulk(world, options.rounds), **circumstances(world)}
         print(f"memory / paper {content['bulk']['share']:.2f} (target {BULK_TARGET})")
-    if options.only != "bulk":
+    if options.only in (None, "live"):
         content["live"] = {**live(world, options.live), **circumstances(world)}
-    for part in (content[name] for name in ("bulk", "live") if name in content):
+    if options.only in (None, "service"):
+        content["service"] = {**service(world, options.service), **circumstances(world)}
+    for part in (content[name] for name in PARTS if name in content):
         for name, rate in part["rates"].items():
             print(f"{name:45s} {rate:10.0f} events/s")
+        for name, milliseconds in part.get("milliseconds", {}).items():
+            print(f"{name:45s} {milliseconds:10.2f} ms")
     RESULTS.mkdir(exist_ok=True)
     write_result(file, content)
 
@@ -135,6 +146,62 @@ def live(world: World, events: int) -> dict[str, Any]:
         clock, processor = live_rates(model, world.before, world.test.slice(0, events))
         rates |= {name: clock, f"{name}, by processor time": processor}
     return {"rates": rates, "target": LIVE_TARGET, "events": events}
+
+
+def service(world: World, events: int) -> dict[str, Any]:
+    """Events a second in micro-batches of several sizes, and milliseconds of one event."""
+    rates: dict[str, float] = {}
+    milliseconds: dict[str, float] = {}
+    rows = sorted(world.test.to_pylist(), key=lambda row: row["started_at"])
+    people = len(set(world.test["agent_id"].to_pylist()))
+    for name, model in {"best": world.habits, "quick": world.plain}.items():
+        scorer = open_scorer(model, world.before)
+        spent: dict[str, list[tuple[float, float]]] = {"first": [], "later": []}
+        seen: set[Any] = set()
+        for row in rows[: max(400, 2 * people)][:1200]:
+            began, used = time.perf_counter(), time.process_time()
+            scorer.update(row)
+            which = "later" if row["agent_id"] in seen else "first"
+            spent[which].append((time.perf_counter() - began, time.process_time() - used))
+            seen.add(row["agent_id"])
+        for which, pairs in spent.items():
+            clock, processor = np.median(pairs, axis=0) * 1e3
+            milliseconds |= {f"{name}, {which} of a person": clock}
+            milliseconds |= {f"{name}, {which} of a person, by processor time": processor}
+        for size in BATCHES:
+            clock, processor = batch_rates(open_scorer(model, world.before), rows, size, events)
+            rates |= {f"{name}, {size} at once": clock, f"{name}, {size} at once, by processor time": processor}
+    return {
+        "rates": rates,
+        "milliseconds": milliseconds,
+        "target": SERVICE_TARGET,
+        "event_target": EVENT_TARGET,
+        "events": events,
+        "people": people,
+    }
+
+
+def open_scorer(model: AddingJudge, before: pa.Table) -> HabitLive:
+    """As the service has it: reasons for all events."""
+    scorer = HabitLive(model, since=FIRST_DAY + DAYS // 2, reasons="all")
+    scorer.warm(before)
+    return scorer
+
+
+def batch_rates(scorer: HabitLive, rows: list[dict[str, Any]], size: int, events: int) -> tuple[float, float]:
+    """Events a second in batches of a size, with the states of their people as bytes: by the clock and by processor
+    time. Before that every person came once; of small batches fewer events are sent."""
+    first_rows = {row["agent_id"]: i for i, row in reversed(list(enumerate(rows)))}
+    warm = max(first_rows.values()) + 1
+    scorer.update_many(rows[:warm])
+    later = rows[warm : warm + (events if size > 1 else min(events, 400))]
+    began, spent = time.perf_counter(), time.process_time()
+    for first in range(0, len(later), size):
+        batch = later[first : first + size]
+        scorer.update_many(batch)
+        for agent in {row["agent_id"] for row in batch}:
+            scorer.to_bytes(agent)
+    return len(later) / (time.perf_counter() - began), len(later) / (time.process_time() - spent)
 
 
 def in_turns(work: dict[str, Callable[[], object]], rounds: int, device: torch.device) -> dict[str, float]:

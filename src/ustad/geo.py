@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,19 @@ class Projection:
         sine = np.hypot(east, north)
         angle = np.arctan2(sine, up)
         stretch = np.where(sine > 1e-15, angle / np.maximum(sine, 1e-15), 1.0) * EARTH_RADIUS_KM
+        return stretch * east, stretch * north
+
+    def forward_one(self, lat: float, lon: float) -> tuple[float, float]:
+        """`forward` of one point, without making arrays; NaN where it is not known."""
+        if not (math.isfinite(lat) and math.isfinite(lon)):
+            return math.nan, math.nan
+        phi, lam, phi0 = math.radians(lat), math.radians(lon - self.lon), math.radians(self.lat)
+        level, rise = math.cos(phi), math.sin(phi)
+        east, ahead = level * math.sin(lam), level * math.cos(lam)
+        north = math.cos(phi0) * rise - math.sin(phi0) * ahead
+        up = math.sin(phi0) * rise + math.cos(phi0) * ahead
+        sine = math.hypot(east, north)
+        stretch = (math.atan2(sine, up) / sine if sine > 1e-15 else 1.0) * EARTH_RADIUS_KM
         return stretch * east, stretch * north
 
     def backward(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -37,13 +37,14 @@ class RowEncoder:
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder, self.schema = encoder, encoder.schema
+        self._columns = frozenset(self.schema.columns)
         self._codes = {name: {w: i for i, w in enumerate(words, 1)} for name, words in encoder.categories.items()}
         self._scales = {n: (s.centre[0], s.scale[0]) for n, s in encoder.scales.items() if len(s.scale) == 1}
         self._kinds = {kind: [f for f in encoder.fields if f.kind == kind] for kind in ("number", "category", "vector")}
 
     def encode(self, event: Mapping[str, Any], previous: Mapping[str, Any] | None) -> EventArrays | None:
         """Arrays of this one event, or None where the encoder has to look at it (or to refuse it)."""
-        if any(c not in event for c in self.schema.columns):
+        if not self._columns <= event.keys():
             return None
         try:
             return self._encode(event, previous)
@@ -70,7 +71,7 @@ class RowEncoder:
         ]
         ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
         ids[0] = entity
-        vector_row = np.concatenate(vectors) if vectors else np.zeros(0)
+        vector_row = np.nan_to_num(np.concatenate(vectors), nan=0.0) if vectors else np.zeros(0)
         return EventArrays(
             fields=self.encoder.fields,
             entity_ids=ids,
@@ -80,7 +81,7 @@ class RowEncoder:
             key=np.array([event_key(entity, time)]),
             numbers=np.array([[0.0 if math.isnan(v) else v for v in numbers]], np.float32).reshape(1, -1),
             categories=np.array([codes], np.int32).reshape(1, -1),
-            vectors=np.nan_to_num(vector_row[None], nan=0.0).astype(np.float32),
+            vectors=vector_row[None].astype(np.float32),
             missing=np.array([missing]),
             row=np.zeros(1, np.int64),
         )
@@ -104,8 +105,8 @@ class RowEncoder:
             values[names[0]] = self._vector(feature, event[feature.source[0]])
         elif feature.kind == "place":
             lat, lon = (_number(event[c]) for c in feature.source)
-            for name, flat in zip(names, self.encoder.projections[feature.name].forward(lat, lon), strict=True):  # type: ignore[arg-type]  # floats do as well
-                values[name] = self._scale(name, float(flat))
+            for name, flat in zip(names, self.encoder.projections[feature.name].forward_one(lat, lon), strict=True):
+                values[name] = self._scale(name, flat)
         else:
             value = self._value(feature, event, previous, day, within=within)
             if feature.transform == "log":

@@ -16,7 +16,7 @@ from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.events.encoded_row import ConversionError, as_microseconds, utc_offset, zone_named
 from ustad.events.observed import GAP_COLUMNS, OBSERVED, gap_minutes
 from ustad.events.visits import Frame, Visits, kind_feature, place_feature, place_keys
-from ustad.schema import EventSchema
+from ustad.schema import EventSchema, Feature
 from ustad.tables import identity_hash
 
 _ONE = np.zeros(1, np.int64)
@@ -34,6 +34,7 @@ class VisitReader:
 
     def __init__(self, schema: EventSchema, frame: Frame) -> None:
         self.schema, self.frame = schema, frame
+        self._features: dict[tuple[str, ...], tuple[Feature | None, Feature | None]] = {}
         self._codes = {word: code for code, word in enumerate(frame.categories, 1)}
 
     def read(self, event: Mapping[str, Any]) -> Visits | None:
@@ -52,8 +53,8 @@ class VisitReader:
         ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
         ids[0] = entity
         owner = identity_hash([entity])
-        columns = RowColumns(event)
-        category, (x, y), duration = self._category(event, columns), self._flat(event, columns), self._length(event)
+        kind, place = self._features_in(event)
+        category, (x, y), duration = self._category(event, kind), self._flat(event, place), self._length(event)
         early, late = self._gaps(event)
         return Visits(
             entity_ids=ids,
@@ -75,16 +76,22 @@ class VisitReader:
             days_off=self.frame.days_off,
         )
 
-    def _category(self, event: Mapping[str, Any], columns: RowColumns) -> int:
-        kind = kind_feature(columns, self.schema)
+    def _features_in(self, event: Mapping[str, Any]) -> tuple[Feature | None, Feature | None]:
+        """The features that say what kind of place it is and where; most events have the same columns."""
+        names = tuple(event)
+        if names not in self._features:
+            columns = RowColumns(event)
+            self._features[names] = kind_feature(columns, self.schema), place_feature(columns, self.schema)
+        return self._features[names]
+
+    def _category(self, event: Mapping[str, Any], kind: Feature | None) -> int:
         return 0 if kind is None else self._codes.get(_as_text(event[kind.columns[0]]) or "", 0)
 
-    def _flat(self, event: Mapping[str, Any], columns: RowColumns) -> tuple[float, float]:
-        place = place_feature(columns, self.schema)
+    def _flat(self, event: Mapping[str, Any], place: Feature | None) -> tuple[float, float]:
         if place is None or self.frame.projection is None:
             return math.nan, math.nan
         lat, lon = (_as_float(event[name]) for name in place.source)
-        x, y = self.frame.projection.forward(lat, lon)  # type: ignore[arg-type]  # floats do as well
+        x, y = self.frame.projection.forward(lat, lon)  # type: ignore[arg-type]  # floats do as well; to the last bit
         return float(x), float(y)
 
     def _length(self, event: Mapping[str, Any]) -> float:

@@ -7,6 +7,7 @@ DOOR = (
     "history",
     "moving",
     "questions",
+    "side_by_side",
     "stages",
     "usual",
 )

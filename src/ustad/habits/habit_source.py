@@ -128,11 +128,18 @@ class HabitSource(HabitModel, HistorySource):
         return unseen_parts(event, visits, self.schema)
 
     def explain_one(
-        self, facts: HabitFacts, judgement: Judgement, visits: Visits, *, kind: str | None, usual_visits: Usual
+        self,
+        facts: HabitFacts,
+        judgement: Judgement,
+        visits: Visits,
+        *,
+        kind: str | None,
+        usual_visits: Usual,
+        at: int = 0,
     ) -> str:
-        """A sentence for the only event; `kind` is the word for its place."""
-        event = ToldEvent.of(facts.comparison, judgement, 0)
-        return plain_words(self, event, visits, at=0, kind=kind, usual_visits=usual_visits)
+        """A sentence for the event `at` an index; `kind` is the word for its place."""
+        event = ToldEvent.of(facts.comparison, judgement, at)
+        return plain_words(self, event, visits, at=at, kind=kind, usual_visits=usual_visits)
 
     def describe_change(self, visits: Visits, since: int) -> str | None:
         """How the days of the only entity go on differently for good, where they do; `since` is the last day of its

@@ -8,7 +8,7 @@ forgotten.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,24 +22,20 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
-from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
-from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
+from ustad.events.visits import Visits, place_keys, read_visits, spot_names
 from ustad.files import as_table
-from ustad.habits.habit_model import HabitFacts
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import SAME_PLACE_KM
-from ustad.habits.questions import compare
 from ustad.habits.stages import history_end
-from ustad.habits.usual import usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.one_judgement import judge_one
-from ustad.live.visit_log import as_visits, log_days, log_ends, log_rows, unpack_habits
-from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
+from ustad.live.micro_batch import judge_together
+from ustad.live.one_judgement import judge_alone
+from ustad.live.prepared_event import Prepared
+from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.evidence import evidence_of_one
 from ustad.tables import TIMESTAMP, DataError
-from ustad.ties import raised
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
@@ -95,7 +91,7 @@ class HabitLive:
         if self.model.counting != "past":
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
         self.looks, self.about = judge.looks, judge.about
-        self._others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
+        self.others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
         self._most_events = max([1, *(one.most_events for one in self.others)])
@@ -124,55 +120,84 @@ class HabitLive:
 
         Where it fails, nothing was counted: the same event can be sent again.
         """
+        return self._update([event], judge_alone)[0]
+
+    def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Score several in their order, with the scores of `update` one by one, but at once: events of different
+        entities and later ones of the same side by side. Where it fails, none of them was counted."""
+        return self._update(events, judge_together if len(events) > 1 else judge_alone)
+
+    def _update(
+        self, events: Sequence[Mapping[str, Any]], judge: Callable[[HabitLive, list[Prepared]], list[dict[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        entries: dict[Any, tuple[_Entry, _Entry]] = {}
+        try:
+            with ExitStack() as stack:
+                for one in self.others:
+                    stack.enter_context(one.alone())
+                pairs = [(self._begin(event, entries), event) for event in events]
+                prepared = [self._prepare(entry, event) for entry, event in pairs]
+                self._ask(prepared)
+                rows = judge(self, prepared)
+        except BaseException:
+            for entry, _ in entries.values():
+                entry.windows = None  # begun anew from the recent events, which hold none of these
+            raise
+        for entry, trial in entries.values():
+            entry.model, entry.state, entry.windows = trial.model, trial.state, trial.windows
+        return rows
+
+    def _begin(self, event: Mapping[str, Any], entries: dict[Any, tuple[_Entry, _Entry]]) -> _Entry:
+        """What is at hand of the event's entity, to be changed; it is taken over once nothing has failed."""
         schema = self.model.schema
         entity = event.get(schema.entity)
         if entity is None or event.get(schema.time) is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
         entry = self._at_hand(entity)
-        last = entry.state.last
+        if entity not in entries:
+            entries[entity] = entry, replace(entry, state=entry.state.copy())
+        return entries[entity][1]
+
+    def _prepare(self, entry: _Entry, event: Mapping[str, Any]) -> Prepared:
+        """The event read and counted, its history as it is then. Events of an entity come here in their order."""
+        schema, last = self.model.schema, entry.state.last
         if last is not None and event[schema.time] < last[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-        trial = replace(entry, state=entry.state.copy())
-        try:
-            with ExitStack() as stack:
-                for one in self.others:
-                    stack.enter_context(one.alone())
-                row = self._score(trial, event)
-        except BaseException:
-            entry.windows = None  # begun anew from the recent events, which do not hold this one
-            raise
-        entry.model, entry.state, entry.windows = trial.model, trial.state, trial.windows
-        return row
-
-    def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Score several in their order."""
-        return [self.update(event) for event in events]
-
-    def _score(self, entry: _Entry, event: Mapping[str, Any]) -> dict[str, Any]:
         row = {c: event[c] for c in self._columns if c in event}
-        columns, visits = RowColumns(row), self._read(row)
+        visits = self._read(row)
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        habit_facts, raw = self._compare(entry, row, columns, visits)
-        judgement = judge_one(self.looks, self.about, raw, habit_facts)
-        model, absences = entry.model, self._absences(entry, row, visits)
-        usual_visits = usual(model.habits, visits, habit_facts.comparison.place, model.widths)
-        usual_facts = usual_columns(
-            model.habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits
-        )
-        facts = {**self._facts(habit_facts, raw), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
-        facts["kind"] = str(judgement.kind[0])
-        facts["evidence"] = self._evidence(judgement, habit_facts, usual_facts)
+        model = entry.model
+        unseen = model.find_unseen(RowColumns(row), visits)  # of the event as it came: a place that is found has a key
+        visits = self._find_place(entry, visits)
+        place, key = (values[0] for values in model.habits.locate(visits))
+        count, absences = entry.state.count(int(key)), self._absences(entry, row, visits)
+        has_moved = model.habits.last_day > self.model.habits.last_day
+        since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
+        if self.others and entry.windows is None:
+            before = self._before(entry.state, visits.entity_ids[0])
+            entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
-        scores = self._row(row, facts, float(judgement.score[0]))
-        if self.reasons == "all" or (self.reasons == "flagged" and scores["alert"]):
-            kind = kind_feature(columns, model.schema)
-            word = row[kind.columns[0]] if kind is not None else None
-            words = model.explain_one(habit_facts, judgement, visits, kind=word, usual_visits=usual_visits)
-            scores["reason"] = words
-        scores |= {"absences": absences} if absences else {}
-        return scores if change is None else {**scores, "change": change}
+        windows = entry.windows or []
+        return Prepared(
+            row, last, visits, unseen, model.habits, int(place), int(key), count, since, change, absences, windows
+        )
+
+    def _ask(self, prepared: Sequence[Prepared]) -> None:
+        """The other sources' answers, from windows that end with each event."""
+        for n, one in enumerate(self.others):
+            questions = [
+                (event.windows[n], [event.row] if event.before is None else [event.before, event.row], event.visits,
+                 event.place)
+                for event in prepared
+            ]  # fmt: skip
+            if len(questions) > 1 and hasattr(one, "ask_many"):
+                answers = one.ask_many(questions, table=self._table)
+            else:
+                answers = [one.ask_row(*question, table=self._table) for question in questions]
+            for event, raw in zip(prepared, answers, strict=True):
+                event.raw.update(raw)
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -247,7 +272,7 @@ class HabitLive:
         if day <= training_end:
             return
         if not model.absorb_after:
-            state.log = np.concatenate([state.log, log_rows(visits)])[-LOOKED_AT:]
+            state.log = with_rows(state.log, visits)[-LOOKED_AT:]
             return
         end, habits = history_end(training_end, day, model.absorb_after), model.habits
         if max(self.since, habits.last_day + 1) <= end:
@@ -256,7 +281,7 @@ class HabitLive:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
             entry.model, entry.windows = replace(model, habits=habits), None
-        state.log = np.concatenate([state.log, log_rows(visits)])
+        state.log = with_rows(state.log, visits)
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""
@@ -272,27 +297,6 @@ class HabitLive:
             return []
         return model.tell_missed(as_visits(log, visits.entity_ids[0]), lambda: self._table([row]))
 
-    # ----------------------------------------------------------------------------------------- scoring
-    def _compare(
-        self, entry: _Entry, row: dict[str, Any], columns: RowColumns, visits: Visits
-    ) -> tuple[HabitFacts, dict[str, float]]:
-        """The event compared with its history, and the raw answers of all sources."""
-        model, state = entry.model, entry.state
-        unseen = model.find_unseen(columns, visits)  # of the event as it came: a place that is found has a key
-        visits = self._find_place(entry, visits)
-        places = model.habits.locate(visits)
-        counts = np.array([state.count(int(places[1][0]))])
-        has_moved = model.habits.last_day > self.model.habits.last_day
-        since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
-        period = (since, int(visits.day[0]))
-        comparison = compare(
-            model.habits, model.population, model.recurrence, visits,
-            period=period, counting="past", counts=counts, places=places,
-        )  # fmt: skip
-        raw = {name: float(values[0]) for name, values in comparison.terms.items()}
-        raw |= self._ask(entry, row, visits, int(places[0][0]))
-        return HabitFacts(comparison, unseen, visits.entity_ids, np.zeros(1, np.int64)), raw
-
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
 
@@ -304,64 +308,12 @@ class HabitLive:
         key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits, place: int) -> dict[str, float]:
-        """The other sources' answers about the newest event, from windows that end with it."""
-        if not self.others:
-            return {}
-        if entry.windows is None:
-            before = self._before(entry.state, visits.entity_ids[0])
-            entry.windows = [one.start(entry.model.habits, before) for one in self.others]
-        rows = [row] if entry.state.last is None else [entry.state.last, row]
-        raw: dict[str, float] = {}
-        for one, window in zip(self.others, entry.windows, strict=True):
-            raw |= one.ask_row(window, rows, visits, place, table=self._table)
-        return raw
-
     def _before(self, state: HabitState, entity: Any) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""
         parts = [self._context[entity]] if entity in self._context else []
         if state.recent:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
-
-    def _facts(self, facts: HabitFacts, raw: Mapping[str, float]) -> dict[str, Any]:
-        """What is known of an event whatever comes after it."""
-        comparison, distance = facts.comparison, float(facts.comparison.distance[0])
-        return {
-            "final": True,
-            "visits_now": int(comparison.count[0]),
-            "km_from_own_places": distance if np.isfinite(distance) else None,
-            "new_place": bool(comparison.place[0] < 0),
-            "uncertainty_noise": _plain(raw.get(NOISE)),
-            "uncertainty_model": _plain(raw.get(DOUBT)),
-        }
-
-    def _evidence(
-        self, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        surprise, share = (
-            {n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares)
-        )
-        schema, answers = self.model.schema, Answers({}, facts=facts)
-        numbers = self.model.numbers(schema, answers, usual_facts)
-        if self.others:
-            numbers |= expected_numbers(schema, usual_facts, self._others_about)
-        first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
-        return evidence_of_one(surprise, share, first)
-
-    def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
-        schema = self.model.schema
-        names = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
-        p_value = float(p_values(np.array([score]))[0])
-        alert = p_value <= raised(self.p_value, floor=0.0)
-        return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": None}
-
-
-def _plain(value: Any) -> Any:
-    """A word, or a number that is None where it is missing."""
-    if value is None or isinstance(value, str):
-        return value
-    return float(value) if np.isfinite(value) else None
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:

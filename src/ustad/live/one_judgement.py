@@ -7,16 +7,89 @@ times their arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ustad.distribution import UNSURE, Distribution
-from ustad.evidence_source import DOUBT
+from ustad.events.one_visit import RowColumns
+from ustad.events.visits import kind_feature
+from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
 from ustad.habits.habit_model import HabitFacts
-from ustad.scoring.adding_judge import Judgement
+from ustad.habits.questions import compare
+from ustad.habits.usual import usual, usual_columns
+from ustad.live.prepared_event import Prepared
+from ustad.scoring.adding_judge import Judgement, p_values
+from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
+
+if TYPE_CHECKING:
+    from ustad.live.habit_live import HabitLive
+
+
+def judge_alone(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+    """Rows of the events, each by itself."""
+    return [_judge_event(live, event) for event in events]
+
+
+def _judge_event(live: HabitLive, event: Prepared) -> dict[str, Any]:
+    model, habits, visits, columns = live.model, event.habits, event.visits, RowColumns(event.row)
+    comparison = compare(
+        habits, model.population, model.recurrence, visits, period=(event.since, int(visits.day[0])), counting="past",
+        counts=np.array([event.count]), places=(np.array([event.place]), np.array([event.key], np.uint64)),
+    )  # fmt: skip
+    facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
+    raw = {**{name: float(values[0]) for name, values in comparison.terms.items()}, **event.raw}
+    judgement = judge_one(live.looks, live.about, raw, facts)
+    usual_visits = usual(habits, visits, comparison.place, model.widths)
+    usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
+    score, distance = float(judgement.score[0]), float(comparison.distance[0])
+    p_value = float(p_values(np.array([score]))[0])
+    names = (model.schema.entity, model.schema.time, model.schema.event_id)
+    row = {
+        **{c: event.row[c] for c in names if c in event.row},
+        "final": True,
+        "visits_now": int(comparison.count[0]),
+        "km_from_own_places": distance if np.isfinite(distance) else None,
+        "new_place": bool(comparison.place[0] < 0),
+        "uncertainty_noise": _plain(raw.get(NOISE)),
+        "uncertainty_model": _plain(raw.get(DOUBT)),
+        **{name: _plain(values[0]) for name, values in usual_facts.items()},
+        "kind": str(judgement.kind[0]),
+        "evidence": _evidence(live, judgement, facts, usual_facts),
+        "score": score,
+        "p_value": p_value,
+        "alert": p_value <= raised(live.p_value, floor=0.0),
+        "reason": None,
+    }
+    if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
+        kind = kind_feature(columns, model.schema)
+        word, own = event.row[kind.columns[0]] if kind is not None else None, replace(model, habits=habits)
+        row["reason"] = own.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
+    row |= {"absences": event.absences} if event.absences else {}
+    return row if event.change is None else {**row, "change": event.change}
+
+
+def _evidence(
+    live: HabitLive, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares))
+    schema = live.model.schema
+    numbers = live.model.numbers(schema, Answers({}, facts=facts), usual_facts)
+    if live.others:
+        numbers |= expected_numbers(schema, usual_facts, live.others_about)
+    first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
+    return evidence_of_one(surprise, share, first)
+
+
+def _plain(value: Any) -> Any:
+    """A word, or a number that is None where it is missing."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(value) if np.isfinite(value) else None
 
 
 def judge_one(looks: Looks, about: Mapping[str, str], raw: Mapping[str, float], facts: HabitFacts) -> Judgement:

@@ -71,6 +71,14 @@ def log_rows(visits: Visits) -> np.ndarray:
     return rows
 
 
+def with_rows(log: np.ndarray, visits: Visits) -> np.ndarray:
+    """The log with visits behind it; joining structured arrays would compare their columns first."""
+    rows = np.empty(len(log) + len(visits), LOG_ROW)
+    rows[: len(log)] = log
+    rows[len(log) :] = log_rows(visits)
+    return rows
+
+
 def log_days(log: np.ndarray) -> np.ndarray:
     """Local days of a log, never falling: int64 [n]."""
     return np.maximum.accumulate(_wall(log) // MICROSECONDS_PER_DAY)
@@ -79,7 +87,8 @@ def log_days(log: np.ndarray) -> np.ndarray:
 def log_ends(log: np.ndarray) -> tuple[float, float]:
     """Minutes of the local clock since 1970-01-01: by when all but the last visit end, and the end of the last one."""
     begin = _wall(log) / 60e6
-    end = begin + np.nan_to_num(log["duration"])
+    duration = log["duration"]
+    end = begin + np.where(np.isnan(duration), 0.0, duration)
     return float(max(begin[0], *end[:-1].tolist())) if len(log) > 1 else float(begin[0]), float(end[-1])
 
 

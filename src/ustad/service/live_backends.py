@@ -98,10 +98,10 @@ class StateBackend:
                 self._live.update(row)
 
     def score(self, events: Sequence[Mapping[str, Any]]) -> ScoreBatch:
-        """Scores of rows in order of agent and time."""
+        """Scores of rows in order of agent and time, as one micro-batch."""
         scores = ScoreBatch()
-        for event in events:
-            row = self._columns(self._live.update(event))
+        for event, answer in zip(events, self._live.update_many(events), strict=True):
+            row = self._columns(answer)
             change, absences = row.pop("change", None), row.pop("absences", [])
             scores.absences += [{self._schema.entity: event[self._schema.entity], **one} for one in absences]
             scores.rows.append(row)

@@ -81,7 +81,7 @@ class CompiledHeads:
         start, duration = own.start[2], own.duration[2]
         assert isinstance(start, nn.Linear)
         assert isinstance(duration, nn.Linear)
-        self._shared = tuple(_array(weights) for weights in (
+        self.shared = tuple(_array(weights) for weights in (
             heads.hidden, heads.where, heads.bias, heads.when, start.weight.t(), start.bias, duration.weight.t(),
             duration.bias, own.start_bin.weight, own.trust, memory.new_token, memory.category.weight,
             own.kind.weight.t(), own.kind.bias, own.reach.weight.t(), own.reach.bias, heads.spread,
@@ -98,8 +98,8 @@ class CompiledHeads:
     def __call__(self, hidden: np.ndarray, entity_arrays: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
         """Terms, noise and doubt; hidden [T, D]."""
         t = target
-        answers = _answer(
-            hidden, self._shared, entity_arrays, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
+        answers = answer_one(
+            hidden, self.shared, entity_arrays, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
             t.duration, t.is_timed, t.is_wide, (t.earlier_bins, t.shortest, t.longest),
         )  # fmt: skip
         return dict(zip((*RAW, NOISE, DOUBT), answers, strict=True))
@@ -110,7 +110,7 @@ def _array(values: Tensor) -> np.ndarray:
 
 
 @_compile
-def _answer(
+def answer_one(
     hidden: np.ndarray,
     shared_arrays: tuple[np.ndarray, ...],
     entity_arrays: tuple[np.ndarray, ...],

@@ -15,7 +15,7 @@ from ustad.network.inference.inference_kernels import gelu, normalise, softmax
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.passes import FastBlock
 
-_compile = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
+compile_pass = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -25,22 +25,23 @@ class CompiledPass:
     def __init__(self, passes: MemoryPasses) -> None:
         network, tokenizer = passes.network, passes.network.tokenizer
         self.has_vectors = bool(tokenizer.vector_sizes)
-        self._offsets = tokenizer.offsets.numpy()
-        self._tokens = tuple(
+        self.offsets = tokenizer.offsets.numpy()
+        tokens = tuple(
             _array(values) for values in (tokenizer.weight, tokenizer.bias, tokenizer.table, tokenizer.missing)
         )
-        self._feature_blocks = tuple(_weights(block) for block in passes.feature_blocks)
-        self._event_blocks = tuple(_weights(block) for block in passes.event_blocks)
-        self._heads, self._epsilon = passes.event_blocks[0].heads, passes.event_blocks[0].epsilon
+        feature_blocks = tuple(_weights(block) for block in passes.feature_blocks)
+        event_blocks = tuple(_weights(block) for block in passes.event_blocks)
+        heads, epsilon = passes.event_blocks[0].heads, passes.event_blocks[0].epsilon
         tables = (network.position, network.day_position, network.memory.weekday)
-        self._positions = (_array(network.masked_token), *(_array(table.weight) for table in tables))
-        self._norm = (_array(network.norm.weight), _array(network.norm.bias))
-        self._norm_epsilon = network.norm.eps
+        positions = (_array(network.masked_token), *(_array(table.weight) for table in tables))
+        norm = (_array(network.norm.weight), _array(network.norm.bias))
+        self.feature_arrays = (tokens, feature_blocks, heads, epsilon)
+        self.event_arrays = (positions, event_blocks, norm)
+        self.settings = (heads, epsilon, network.norm.eps)
 
     def embed(self, numbers: np.ndarray, codes: np.ndarray, missing: np.ndarray, keep: np.ndarray) -> np.ndarray:
         """One event: fields [n], masks of dropout keep [T, F, D] -> [T, D]. Not for networks with vectors."""
-        codes = codes + self._offsets
-        return _embed(numbers, codes, missing, keep, self._tokens, self._feature_blocks, self._heads, self._epsilon)
+        return embed_one(numbers, codes + self.offsets, missing, keep, *self.feature_arrays)
 
     def know(self, entities: EntityMaps) -> tuple[Arrays, Arrays, Arrays, Arrays]:
         """What is needed of the only entity, as arrays that share its memory."""
@@ -55,10 +56,8 @@ class CompiledPass:
     ) -> np.ndarray:
         """Of the last event: embeddings [T, L, D], which are overwritten; order within the day, weekdays and slots of
         the window, int64 [3, L] -> [T, D]."""
-        return _states(
-            embeddings, window, *entity_arrays, self._positions, self._event_blocks,
-            self._heads, self._epsilon, self._norm, self._norm_epsilon,
-        )  # fmt: skip
+        (positions, blocks, norm), (heads, epsilon, norm_epsilon) = self.event_arrays, self.settings
+        return states_of_last(embeddings, window, *entity_arrays, positions, blocks, heads, epsilon, norm, norm_epsilon)
 
 
 def _array(values: Tensor) -> np.ndarray:
@@ -70,8 +69,8 @@ def _weights(block: FastBlock) -> Arrays:
     return tuple(_array(values) for one in maps for values in (one.weight, one.bias))
 
 
-@_compile
-def _embed(
+@compile_pass
+def embed_one(
     numbers: np.ndarray,
     codes: np.ndarray,
     missing: np.ndarray,
@@ -114,8 +113,8 @@ def _embed(
     return result
 
 
-@_compile
-def _states(
+@compile_pass
+def states_of_last(
     embeddings: np.ndarray,
     window: np.ndarray,
     places: Arrays,
@@ -147,7 +146,7 @@ def _states(
     return states
 
 
-@_compile
+@compile_pass
 def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions: Arrays) -> None:
     """Masks, own places, positions and days, as `MemoryPasses.states_of_newest` has them."""
     T, L, D = embeddings.shape
@@ -165,7 +164,7 @@ def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions
                 embeddings[t, i, d] = (masked[d] if is_masked else embeddings[t, i, d]) + addition
 
 
-@_compile
+@compile_pass
 def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
     """out [M, n] += x [M, m] · weight [m, n] + bias [n]; two rows and four weights at a time keep them in registers."""
     (M, n), m = out.shape, x.shape[1]
@@ -188,14 +187,14 @@ def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarra
                 out[i, j] += a * weight[k, j]
 
 
-@_compile
+@compile_pass
 def _map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     out = np.zeros((len(x), weight.shape[1]), np.float32)
     _add_map(x, weight, bias, out)
     return out
 
 
-@_compile
+@compile_pass
 def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> None:
     """x [N·L, D] plus what its tokens see of each other."""
     M, D = x.shape
@@ -223,7 +222,7 @@ def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: fl
     _add_map(mixture, weights[2], weights[3], x)
 
 
-@_compile
+@compile_pass
 def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> np.ndarray:
     """The last token of each sequence plus what it sees of the others: [N·L, D] -> [N, D]."""
     M, D = x.shape
@@ -255,7 +254,7 @@ def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilo
     return tokens
 
 
-@_compile
+@compile_pass
 def _attend_to_places(
     x: np.ndarray, keys: np.ndarray, bias: np.ndarray, values: np.ndarray, heads: int, epsilon: float
 ) -> None:
@@ -267,7 +266,7 @@ def _attend_to_places(
     _add_map(logits, values, np.zeros(x.shape[1], np.float32), x)
 
 
-@_compile
+@compile_pass
 def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
@@ -276,6 +275,6 @@ def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     return wide
 
 
-@_compile
+@compile_pass
 def _feed_forward(x: np.ndarray, weights: Arrays, epsilon: float) -> None:
     _add_map(_hidden(x, weights, epsilon), weights[6], weights[7], x)

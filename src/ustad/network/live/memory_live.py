@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import weakref
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,9 +30,10 @@ from ustad.habits.history import Habits
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.memory_terms import RAW, at_most_usual, chain_terms, uncertainties
 from ustad.network.inference.worker_threads import alone
 from ustad.network.live.compiled_heads import CompiledHeads, Target
+from ustad.network.live.compiled_many import CompiledMany
 from ustad.network.live.compiled_pass import CompiledPass
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import Memory
@@ -40,6 +42,8 @@ from ustad.network.training.memory_step import recall, targets_of
 #: Entities whose maps are kept, those asked about last. Maps are several times as large as the memory they come from:
 #: about a sixth of a megabyte at the width of the preset.
 MOST_MAPS = 512
+#: Events that are asked about at once: no more than there may be maps.
+MOST_AT_ONCE = 256
 
 
 @dataclass
@@ -73,6 +77,9 @@ class MemoryLive:
         self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
         if self.network.masked_token.dtype == torch.float32:
             self.compiled = CompiledPass(self.passes), CompiledHeads(self.passes)
+        self.together: CompiledMany | None = None
+        if self.compiled is not None and self.network.config.epistemic and not self.compiled[0].has_vectors:
+            self.together = CompiledMany(*self.compiled, torch.get_num_threads())
         self.most_events, self._rows = model.config.window.max_events, RowEncoder(model.encoder)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
@@ -101,22 +108,16 @@ class MemoryLive:
         *,
         table: Callable[[list[Any]], pa.Table],
     ) -> dict[str, float]:
-        """`ask` about the last of one or two rows; values that only a table knows how to convert go through one."""
-        arrays = self._rows.encode(rows[-1], rows[0] if len(rows) > 1 else None)
-        if arrays is None:
-            pair = pa.concat_tables([table([row]) for row in rows], promote_options="permissive")
-            arrays = self.model.encoder.encode(pair)
-        return self.ask(window, arrays, visits, place)
+        """`ask` about the last of one or two rows."""
+        return self.ask(window, self._encode(rows, table), visits, place)
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
         """Terms, noise and doubt about the last event of `arrays`, which is then remembered; `visits` is it alone, at
         the own `place` (-1: somewhere new)."""
         day = max([int(arrays.day[-1]), *window.day[-1:]])
-        self._trim(window, day)
-        if window.slots is None:
-            window.slots = window.places.slots(len(window.habits.place_key))
-        slot = int(window.slots[place])
+        _forget_first(window, self._oldest(window, day, 0))
+        slot = self._slot(window, place)
         self._remember(window, self._embed_last(arrays), [day], [slot])
         window.weekday.append(int(visits.weekday[0]))
         self._know(window, visits)
@@ -126,6 +127,79 @@ class MemoryLive:
             return self._by_tensors(window, visits, embeddings, torch.tensor(columns, device=self.model.device))
         states = self.compiled[0].states(embeddings.numpy(), np.array(columns), window.arrays[0])
         return self.compiled[1](states, window.arrays[1], _target(window.habits, visits, slot))
+
+    def ask_many(
+        self,
+        questions: Sequence[tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]],
+        *,
+        table: Callable[[list[Any]], pa.Table],
+    ) -> list[dict[str, float]]:
+        """What `ask_row` says of each (a window, its one or two rows, the last as a visit, its own place), in their
+        order; those of one window are remembered one after the other."""
+        if self.together is None or len(questions) == 1:
+            return [self.ask_row(*question, table=table) for question in questions]
+        answers: list[dict[str, float]] = []
+        for first in range(0, len(questions), MOST_AT_ONCE):
+            answers += self._ask_together(self.together, questions[first : first + MOST_AT_ONCE], table)
+        return answers
+
+    @torch.inference_mode()
+    def _ask_together(
+        self,
+        together: CompiledMany,
+        questions: Sequence[tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]],
+        table: Callable[[list[Any]], pa.Table],
+    ) -> list[dict[str, float]]:
+        events = [self._encode(rows, table) for _, rows, _, _ in questions]
+        numbers, codes, missing, key = (
+            np.stack([getattr(one, name)[-1] for one in events]) for name in ("numbers", "categories", "missing", "key")
+        )
+        keep = self._keep(torch.from_numpy(key)).numpy()
+        embeddings = torch.from_numpy(together.embed(numbers, codes.astype(np.int64), missing, keep))
+        windows = list({id(window): window for window, _, _, _ in questions}.values())
+        starts, spans, targets = {id(window): 0 for window in windows}, [], []
+        for (window, _, visits, place), arrays, embedding in zip(questions, events, embeddings.unbind(), strict=True):
+            day = max(int(arrays.day[-1]), window.day[-1]) if window.day else int(arrays.day[-1])
+            starts[id(window)] = first = self._oldest(window, day, starts[id(window)])
+            slot = self._slot(window, place)
+            self._remember(window, embedding.clone()[:, None], [day], [slot])
+            window.weekday.append(int(visits.weekday[0]))
+            spans.append((first, len(window.day)))
+            targets.append(_target(window.habits, visits, slot))
+        visits_of = {id(window): visits for window, _, visits, _ in questions}
+        entities = []
+        for window in windows:
+            self._know(window, visits_of[id(window)])
+            entities.append(window.arrays)
+        lengths = np.cumsum([0, *(len(window.day) for window in windows)])
+        place_of = {id(window): i for i, window in enumerate(windows)}
+        owner = np.array([place_of[id(window)] for window, _, _, _ in questions])
+        columns = [np.array([window.order, window.weekday, window.slot]) for window in windows]
+        answers = together.answer(
+            torch.stack([one for window in windows for one in window.embedding]).numpy(),
+            np.ascontiguousarray(np.concatenate(columns, axis=1).T),
+            np.array(spans) + lengths[owner][:, None],
+            owner,
+            entities,
+            targets=targets,
+        )
+        for window in windows:
+            _forget_first(window, starts[id(window)])
+        names = (*RAW, NOISE, DOUBT)
+        return [dict(zip(names, line, strict=True)) for line in answers.tolist()]
+
+    def _encode(self, rows: Sequence[Mapping[str, Any]], table: Callable[[list[Any]], pa.Table]) -> EventArrays:
+        """The last of one or two rows; values that only a table knows how to convert go through one."""
+        arrays = self._rows.encode(rows[-1], rows[0] if len(rows) > 1 else None)
+        if arrays is not None:
+            return arrays
+        pair = pa.concat_tables([table([row]) for row in rows], promote_options="permissive")
+        return self.model.encoder.encode(pair)
+
+    def _slot(self, window: MemoryWindow, place: int) -> int:
+        if window.slots is None:
+            window.slots = window.places.slots(len(window.habits.place_key))
+        return int(window.slots[place])
 
     def _by_tensors(
         self, window: MemoryWindow, visits: Visits, embeddings: Tensor, columns: Tensor
@@ -164,15 +238,11 @@ class MemoryLive:
             window.order.append(window.order[-1] + 1 if window.day and window.day[-1] == day else 0)
             window.day.append(day)
 
-    def _trim(self, window: MemoryWindow, day: int) -> None:
-        """Drop what a window that ends with an event on `day` no longer shows."""
-        config = self.model.config.window
-        n = len(window.day)
-        oldest = int(np.searchsorted(window.day, day - config.length)) if config.unit == "days" else n - config.length
-        first = max(0, oldest, n + 1 - config.max_events)
-        if first:
-            for column in (window.embedding, window.day, window.slot, window.weekday, window.order):
-                del column[:first]
+    def _oldest(self, window: MemoryWindow, day: int, first: int) -> int:
+        """The first event of the window, from `first` on, that one which ends with a new event on `day` still shows."""
+        config, n = self.model.config.window, len(window.day)
+        oldest = bisect_left(window.day, day - config.length) if config.unit == "days" else n - config.length
+        return max(first, oldest, n + 1 - config.max_events)
 
     def _embed_last(self, arrays: EventArrays) -> Tensor:
         """The last event: [T, 1, D]."""
@@ -194,6 +264,13 @@ class MemoryLive:
         """Masks of dropout of events by their keys [n]: [n, T, F, D]."""
         config, fields = self.network.config, len(self.network.fields)
         return keep_masks(key, self.model.config.seed, self.samples, fields, width=config.width, rate=config.dropout)
+
+
+def _forget_first(window: MemoryWindow, number: int) -> None:
+    """Drop the oldest events."""
+    if number:
+        for column in (window.embedding, window.day, window.slot, window.weekday, window.order):
+            del column[:number]
 
 
 def _target(habits: Habits, visits: Visits, slot: int) -> Target:

@@ -1,0 +1,51 @@
+"""Histories of single entities side by side in one, for events of many that are compared at once.
+
+In go histories of at most one entity each, all up to the same day; out comes one history of all of them. What each of
+them has worked out about itself already is not worked out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from ustad.habits.history import Habits
+from ustad.habits.questions import visit_ends
+
+#: What a history works out about itself, one value for each entity, place or visit.
+_WORKED_OUT = (
+    "place_since",
+    "known_since",
+    "entity_since",
+    "visit_day",
+    "visit_weekend",
+    "visit_log_duration",
+    "visit_start_weight",
+    "visit_length_weight",
+    "usual_silence",
+)
+#: Where `once_per_history` remembers `visit_ends`.
+_ENDS = "ustad.habits.questions.visit_ends"
+_COLUMNS = tuple(
+    field.name
+    for field in fields(Habits)
+    if field.name.startswith(("entity_", "place_", "visit_")) and not field.name.endswith("_offsets")
+)
+
+
+def side_by_side(histories: Sequence[Habits]) -> Habits:
+    """One history of all; no two are of one entity. Those of strangers, which hold nothing, add nothing."""
+    own = sorted((one for one in histories if len(one.entity_key)), key=lambda one: int(one.entity_key[0]))
+    if len(own) <= 1:
+        return own[0] if own else histories[0]
+    columns = {name: np.concatenate([getattr(one, name) for one in own]) for name in _COLUMNS}
+    places = np.array([0, *(len(one.place_key) for one in own)])
+    visits = np.concatenate([[0], *(np.diff(one.visit_offsets) for one in own)])
+    habits = replace(own[0], **columns, place_offsets=np.cumsum(places), visit_offsets=np.cumsum(visits))
+    for name in _WORKED_OUT:
+        habits.__dict__[name] = np.concatenate([getattr(one, name) for one in own])
+    ends = zip(*(visit_ends(one) for one in own), strict=True)
+    habits.__dict__[_ENDS] = tuple(np.concatenate(parts) for parts in ends)
+    return habits

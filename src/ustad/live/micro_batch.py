@@ -1,0 +1,164 @@
+"""Events that came together, compared and judged at once: what `HabitLive.update` does for one, for many.
+
+In go events that were prepared one after the other (read, their histories moved on, their places counted); out come
+their rows. The numbers are those of one at a time: a row does not depend on who stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ustad.distribution import UNSURE
+from ustad.events.one_visit import RowColumns
+from ustad.events.visits import Visits, kind_feature
+from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
+from ustad.habits.habit_model import HabitFacts
+from ustad.habits.history import Habits
+from ustad.habits.questions import compare
+from ustad.habits.side_by_side import side_by_side
+from ustad.habits.usual import usual, usual_columns
+from ustad.live.prepared_event import Prepared
+from ustad.scoring.adding_judge import Judgement, p_values
+from ustad.scoring.evidence import evidence_of_one
+from ustad.ties import first_highest, raised
+
+if TYPE_CHECKING:
+    from ustad.live.habit_live import HabitLive
+
+_BY_ENTITY = ("entity_ids", "entity_key", "entity", "row", "days_off")
+_BY_VISIT = tuple(field.name for field in fields(Visits) if field.name not in _BY_ENTITY)
+
+
+def judge_together(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+    """Rows of the events, in their order."""
+    rows: list[dict[str, Any]] = [{}] * len(events)
+    for group in _groups(events):
+        for i, row in zip(group, _judge_group(live, [events[i] for i in group]), strict=True):
+            rows[i] = row
+    return rows
+
+
+def _groups(events: Sequence[Prepared]) -> list[list[int]]:
+    """Events whose histories end on one day, each entity with one history, and that have the same columns."""
+    groups: dict[Any, list[int]] = {}
+    versions: dict[Any, list[Habits]] = {}
+    for i, event in enumerate(events):
+        habits = event.habits
+        kind = (habits.first_day, habits.last_day, event.since, tuple(event.row), tuple(event.raw))
+        own = versions.setdefault((kind, event.visits.entity_ids[0]), [])
+        if not any(one is habits for one in own):
+            own.append(habits)
+        version = next(n for n, one in enumerate(own) if one is habits)
+        groups.setdefault((kind, version), []).append(i)
+    return list(groups.values())
+
+
+def _judge_group(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+    model, columns = live.model, RowColumns(events[0].row)
+    visits = join_visits([event.visits for event in events])
+    habits = side_by_side(list({id(event.habits): event.habits for event in events}.values()))
+    place = np.array([event.place for event in events])
+    if len(habits.place_key):
+        place = np.where(place >= 0, place + habits.place_offsets[:-1][habits.owners(visits)], -1)
+    comparison = compare(
+        habits, model.population, model.recurrence, visits, period=(events[0].since, 0), counting="past",
+        counts=np.array([event.count for event in events]),
+        places=(place, np.array([event.key for event in events], np.uint64)),
+    )  # fmt: skip
+    unseen = {part: np.concatenate([event.unseen[part] for event in events]) for part in events[0].unseen}
+    facts = HabitFacts(comparison, unseen, visits.entity_ids, visits.entity)
+    answers = {name: np.array([event.raw[name] for event in events]) for name in events[0].raw}
+    judgement = _judge(live, {**comparison.terms, **answers}, facts)
+    usual_visits = usual(habits, visits, comparison.place, model.widths)
+    usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
+    numbers: dict[str, Mapping[str, np.ndarray]] = dict(
+        model.numbers(model.schema, Answers({}, facts=facts), usual_facts)
+    )
+    if live.others:
+        numbers |= expected_numbers(model.schema, usual_facts, live.others_about)
+    evidence = _evidence(judgement, numbers)
+    scores, p_value = judgement.score.tolist(), p_values(judgement.score)
+    alert = (p_value <= raised(live.p_value, floor=0.0)).tolist()
+    parts = {
+        "visits_now": comparison.count.tolist(),
+        "km_from_own_places": _plain(comparison.distance),
+        "new_place": (comparison.place < 0).tolist(),
+        "uncertainty_noise": _plain(answers.get(NOISE, np.full(len(events), np.nan))),
+        "uncertainty_model": _plain(answers.get(DOUBT, np.full(len(events), np.nan))),
+        **{name: _plain(values) for name, values in usual_facts.items()},
+        "kind": [str(kind) for kind in judgement.kind],
+        "evidence": evidence,
+        "score": scores,
+        "p_value": p_value.tolist(),
+        "alert": alert,
+    }
+    named = [c for c in (model.schema.entity, model.schema.time, model.schema.event_id) if c in events[0].row]
+    own_model, kind = replace(model, habits=habits), kind_feature(columns, model.schema)
+    rows = []
+    for i, (event, values) in enumerate(zip(events, zip(*parts.values(), strict=True), strict=True)):
+        row = {**{c: event.row[c] for c in named}, "final": True, **dict(zip(parts, values, strict=True))}
+        row["reason"] = None
+        if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
+            word = event.row[kind.columns[0]] if kind is not None else None
+            row["reason"] = own_model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits, at=i)
+        row |= {"absences": event.absences} if event.absences else {}
+        rows.append(row if event.change is None else {**row, "change": event.change})
+    return rows
+
+
+def join_visits(visits: Sequence[Visits]) -> Visits:
+    """Visits of one entity each, behind one another; entities in the order in which they come."""
+    first = {one.entity_ids[0]: one for one in reversed(visits)}
+    code = {entity: i for i, entity in enumerate(first)}
+    ids = np.empty(len(first), object)
+    ids[:] = list(first)
+    return replace(
+        visits[0],
+        entity_ids=ids,
+        entity_key=np.concatenate([one.entity_key for one in first.values()]),
+        entity=np.array([code[one.entity_ids[0]] for one in visits]),
+        row=np.arange(len(visits)),
+        **{name: np.concatenate([getattr(one, name) for one in visits]) for name in _BY_VISIT},
+    )
+
+
+def _judge(live: HabitLive, raw: Mapping[str, np.ndarray], facts: HabitFacts) -> Judgement:
+    """As `judge_one`, of many."""
+    surprise, looks, score = live.looks.weigh(raw)
+    shares = live.looks.share(looks, surprise)
+    leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
+    about = np.array([live.about.get(name) for name in leads], dtype=object)
+    kind = np.full(len(leads), "predictable", dtype=object)
+    if live.looks.doubt is not None and DOUBT in raw:
+        kind[np.nan_to_num(live.looks.doubt.log10_tail(raw[DOUBT])) <= raised(UNSURE)] = "unsure"
+    own = live.model.find_kinds(Answers({}, facts=facts), leads, about)
+    kind = np.where(own == None, kind, own)  # noqa: E711  # of each element
+    return Judgement(surprise, looks, shares, score, kind, live.about, facts.entity_ids, facts.entity, {}, ())
+
+
+def _evidence(judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarray]]) -> list[list[dict[str, Any]]]:
+    """The evidence of each event."""
+    surprise, share = (
+        [dict(zip(values, line, strict=True)) for line in np.stack(list(values.values()), axis=1).tolist()]
+        for values in (judgement.surprise, judgement.shares)
+    )
+    plain = {name: {what: v.tolist() for what, v in values.items()} for name, values in numbers.items()}
+    return [
+        evidence_of_one(
+            surprise[i], share[i], {n: {what: v[i] for what, v in values.items()} for n, values in plain.items()}
+        )
+        for i in range(len(surprise))
+    ]
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    """Words as they are, numbers or None where they are missing."""
+    if values.dtype == object:
+        return values.tolist()
+    return [value if is_finite else None for value, is_finite in zip(
+        values.astype(np.float64).tolist(), np.isfinite(values).tolist(), strict=True
+    )]  # fmt: skip

@@ -1,0 +1,30 @@
+"""One live event between being read and being judged: all that depends on the events of its entity before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ustad.events.visits import Visits
+from ustad.habits.history import Habits
+
+
+@dataclass
+class Prepared:
+    """One event that waits to be compared with its entity's history as it is then."""
+
+    row: dict[str, Any]
+    before: dict[str, Any] | None  # the row of the event before it
+    visits: Visits  # it alone, with the key of its place
+    unseen: dict[str, np.ndarray]
+    habits: Habits
+    place: int  # own place in these habits, -1 somewhere new
+    key: int
+    count: int  # visits to the place so far
+    since: int  # the local day from which on they are counted
+    change: str | None
+    absences: list[dict[str, Any]]
+    windows: list[Any]  # what other sources have seen of the entity lately
+    raw: dict[str, float] = field(default_factory=dict)  # what other sources answer
