@@ -328,9 +328,9 @@ def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Win
         model.encoder,
         model.config,
         model.neighbours,
-        questions.arrays,
-        questions.queries,
-        detector.device,
+        arrays=questions.arrays,
+        queries=questions.queries,
+        device=detector.device,
     )
     columns = term_columns(model.encoder, questions.arrays, questions.queries.target, samples)
     order = np.argsort(questions.row, kind="stable")
