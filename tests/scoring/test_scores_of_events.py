@@ -228,7 +228,7 @@ def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:
     missing = np.zeros((5, terms), bool)
     missing[3, : terms // 2 + 1] = True
     table = pa.table({"end_gap_s": [0.0, 0.0, 0.0, 0.0, 7200.0]})  # term 1 is the duration
-    found = kinds(encoder, tails, doubts, missing, table)
+    found = kinds(encoder, tails, doubts, missing, table=table)
     assert found.tolist() == ["predictable", "novel", "unsure", "unobserved", "unobserved"]
 
 

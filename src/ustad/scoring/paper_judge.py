@@ -134,7 +134,7 @@ class PaperJudge(Generic[Model]):
         judgement = judge(parts, standing)
         percentiles = 1 - np.power(10.0, judgement.tails)
         doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
-        kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), measurements)
+        kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), table=measurements)
         p_value = np.power(10.0, judgement.log10_p)
         incidents = find_incidents(measurements, self.schema, p_value, judgement.score)
         ranks = {f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))}
@@ -154,7 +154,7 @@ class PaperJudge(Generic[Model]):
         )
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, request: Request
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, *, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored_terms), standing)
         codes, names = agent_codes(event_scores[self.schema.entity])
