@@ -71,7 +71,7 @@ class Detector:
 
     @property
     def schema(self) -> EventSchema:
-        return self._fitted().schema
+        return self._encoder().schema
 
     def _repr_html_(self) -> str:
         from ustad.notebook import detector_html
@@ -130,7 +130,7 @@ class Detector:
         self.config = choose_judge(self.config, schema)
         if start is not None:
             check_same_events(schema, start.schema)
-        encoder = start._fitted() if start else Encoder.fit(train, schema, self.config.model.scaling)
+        encoder = start._encoder() if start else Encoder.fit(train, schema, self.config.model.scaling)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
     # ---------------------------------------------------------------------------------------- scoring
@@ -204,10 +204,10 @@ class Detector:
         split = None if everything else self.scored_days(data)
         if split is None:
             return self._with_trips(data.events, None, data.trips)
-        scored = data.between(split.test_first, split.test_last)
+        events = data.between(split.test_first, split.test_last)
         before = data.between(split.train_first, split.test_first - 1)
         progress.say(f"{split.describe()}; {before.num_rows:,} events before the test part are context, not scored")
-        return self._with_trips(scored, before, data.trips)
+        return self._with_trips(events, before, data.trips)
 
     def _with_trips(
         self, events: pa.Table, before: pa.Table | None, trips: pa.Table | None
@@ -252,8 +252,8 @@ class Detector:
 
     def knows(self, entities: Any) -> np.ndarray:
         """Of which of these entities something is kept: bool [n]."""
-        wanted = identity_hash(entities)
-        return np.isin(wanted, self._judge().knows(wanted))
+        hashes = identity_hash(entities)
+        return np.isin(hashes, self._judge().knows(hashes))
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
@@ -263,9 +263,9 @@ class Detector:
 
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
-        model_files.write_encoder(place, self._fitted(), self.config, self.trips)
+        model_files.write_encoder(place, self._encoder(), self.config, self.trips)
         self._judge().save(place)
-        model_files.write_facts(place, self.facts, self.config, self.schema, describe(self.config))
+        model_files.write_facts(place, self.facts, self.config, self.schema, scores_by=describe(self.config))
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
@@ -287,12 +287,11 @@ class Detector:
     def _read(cls, path: Path, files: dict[str, str], device: str, whole: bool) -> Detector:
         detector = cls(Config.from_model(path / "config.yaml"), device)
         detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
-        given = (path, detector.encoder, detector.config, detector.device)
-        detector.judge = load_judge(*given, whole=whole, files=files)
+        detector.judge = load_judge(path, detector.encoder, detector.config, detector.device, whole=whole, files=files)
         detector.facts = model_files.read_facts(path)
         return detector
 
-    def _fitted(self) -> Encoder:
+    def _encoder(self) -> Encoder:
         if self.encoder is None:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.encoder

@@ -61,7 +61,7 @@ def read_network(
     return ScoringModel.from_tensors(network, encoder, config, tensors, history=history)
 
 
-def write_facts(place: Path, facts: dict[str, Any], config: Config, schema: EventSchema, scores_by: str) -> None:
+def write_facts(place: Path, facts: dict[str, Any], config: Config, schema: EventSchema, *, scores_by: str) -> None:
     """What was learnt from, and the card that says it in words."""
     (place / "facts.json").write_text(json.dumps(facts, indent=2))
     (place / "card.md").write_text(card(facts, config, schema, scores_by))

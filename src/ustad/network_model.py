@@ -77,7 +77,7 @@ class ScoringModel:
         return replace(self, neighbours=neighbours, history=self.history.forget(entities) if self.history else None)
 
     @property
-    def scored(self) -> tuple[str, ...]:
+    def scored_terms(self) -> tuple[str, ...]:
         """Names of the terms that are part of the score."""
         return scored_terms(self.encoder)
 
@@ -94,9 +94,9 @@ class ScoringModel:
             self.encoder,
             self.config,
             self.neighbours,
-            arrays,
-            queries,
-            device,
+            arrays=arrays,
+            queries=queries,
+            device=device,
             keep_probabilities=coverage is not None,
         )
         columns = term_columns(self.encoder, arrays, queries.target, samples)
@@ -139,7 +139,7 @@ class ScoringModel:
     def _radii(self, coverage: float) -> dict[str, float]:
         """Conformal radius of each scored term."""
         categories = tuple(t.kind == "category" for t in self.encoder.terms if t.scored)
-        return dict(zip(self.scored, self.calibration.radius(coverage, categories).tolist(), strict=True))
+        return dict(zip(self.scored_terms, self.calibration.radius(coverage, categories).tolist(), strict=True))
 
     def save(self, place: Path) -> None:
         """The network, its reference and the history that its sentences tell of, into a model directory."""
@@ -280,7 +280,7 @@ def measure_period(
     if not len(queries):
         names, nothing = scored_terms(encoder), np.zeros((0, len(scored_terms(encoder))), np.float32)
         return Parts(names, nothing, nothing, nothing, nothing, np.zeros(0, np.float32)), np.zeros(0, np.int32)
-    _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
+    _, parts = measure(network, encoder, config, neighbours, arrays=arrays, queries=queries, device=device)
     return parts, arrays.entity[queries.target]
 
 
@@ -289,6 +289,7 @@ def measure(
     encoder: Encoder,
     config: Config,
     neighbours: Reference | None,
+    *,
     arrays: EventArrays,
     queries: Queries,
     device: torch.device | str,
@@ -299,7 +300,7 @@ def measure(
     from ustad.network.inference.unseen_losses import lessen_losses
 
     tensors = EventTensors(arrays, device)
-    if progress.shown() and len(queries) > 10 * _PILOT:
+    if progress.is_shown() and len(queries) > 10 * _PILOT:
         progress.say(
             f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config=config)}"
         )

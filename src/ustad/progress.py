@@ -84,7 +84,7 @@ def print_warnings(console: Console) -> Iterator[None]:
         yield
 
 
-def shown() -> bool:
+def is_shown() -> bool:
     """Whether anybody is looking."""
     return _console is not None
 

@@ -228,7 +228,7 @@ def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:
     missing = np.zeros((5, terms), bool)
     missing[3, : terms // 2 + 1] = True
     table = pa.table({"end_gap_s": [0.0, 0.0, 0.0, 0.0, 7200.0]})  # term 1 is the duration
-    found = kinds(encoder, tails, doubts, missing, table)
+    found = kinds(encoder, tails, doubts, missing, table=table)
     assert found.tolist() == ["predictable", "novel", "unsure", "unobserved", "unobserved"]
 
 
@@ -240,7 +240,7 @@ def test_shares_of_the_score_sum_to_one() -> None:
 def test_evidence_leads_with_what_made_the_score(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
     for row in scored[0].to_pylist():
         entries = row["evidence"]
-        assert {e["name"] for e in entries} <= {*model.scored, "knn"}
+        assert {e["name"] for e in entries} <= {*model.scored_terms, "knn"}
         assert sum(e["share"] for e in entries) == pytest.approx(1)
         assert entries[0]["surprise"] == pytest.approx(row["score"])
         assert [e["share"] for e in entries] == sorted((e["share"] for e in entries), reverse=True)
@@ -253,7 +253,7 @@ def test_evidence_leads_with_what_made_the_score(model: ScoringModel, scored: tu
 def test_rejection_works_on_a_score_table(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
     parts = parts_of_table(scored[0])
     total = uncertainty(parts, "standardised", model.calibration.parts)
-    assert parts.names == model.scored
+    assert parts.names == model.scored_terms
     assert np.isfinite(total).all()
     curve = rejection_curve(parts.error[:, 1], total)
     assert curve["n"].to_pylist()[-1] == len(scored[0])

@@ -41,7 +41,7 @@ def score_by_habits(judge, events, context=None, rule=None, period=None, reasons
 
 def _tables(judge, events, context, wanted, span=None):
     """Event scores with their details beside, and agents."""
-    scores = score_whole(judge, events, context, wanted, span)
+    scores = score_whole(judge, events, context, wanted, span=span)
     return join_details(scores.events, scores.details, judge.schema), scores.agents
 
 

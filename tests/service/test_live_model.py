@@ -107,7 +107,7 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert detector.judge is not None
     period = (detector.judge.known_until + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch = score_whole(detector.judge, table, None, Request(rule), Span(*period, period))
+    batch = score_whole(detector.judge, table, None, Request(rule), span=Span(*period, period))
     check_same(live, batch.events)
     check_same_absences(served, batch.absences)
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]

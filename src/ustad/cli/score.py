@@ -377,7 +377,7 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Extras) ->
     if extras.reject is None:
         return scores
     labels = term_labels(model.encoder)
-    table, threshold = reject(table, extras.reject, extras.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
+    table, threshold = reject(table, extras.reject, extras.reject_by, reference, labels=labels)  # type: ignore[arg-type]  # checked above
     withheld = int(sum(table["withheld"].to_pylist()))
     note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
     return replace(

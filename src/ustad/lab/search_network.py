@@ -20,7 +20,7 @@ def search(detector: Detector, data: Any, directory: Path, trials: int) -> Searc
     config = detector.config
     check_by_paper(config, "the search")
     tensors, windows, validation = training_tensors(lessons, config, detector.device)
-    if progress.shown():
+    if progress.is_shown():
         task = MaskedTask(new_network(lessons.encoder, config, detector.device), tensors, *validation, config)
         seconds = rough_seconds(task, windows, config)
         progress.say(

@@ -50,7 +50,7 @@ from ustad.mobility.summary import (
 )
 from ustad.mobility.timezones import with_timezone
 from ustad.mobility.whose import choose_agents
-from ustad.progress import roughly, say, shown, track
+from ustad.progress import is_shown, roughly, say, track
 from ustad.tables import DataError, OnError
 
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
@@ -263,7 +263,7 @@ def _run(
     rows = sum(estimate_rows(f) for f in files)
     buckets = -(-rows // PARTITION_ROWS)
     store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
-    estimate = _Estimate(rows, setting, workers) if shown() else None
+    estimate = _Estimate(rows, setting, workers) if is_shown() else None
     with track("reading fixes", rows) as advance_bar:
         for table in valid_pieces(files, setting.reading, summary):
             if estimate is not None and table.num_rows and estimate.add(table):

@@ -252,7 +252,7 @@ class AddingJudge:
         return measurements
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: None, span: Span, request: Request
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: None, *, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         assert agents is not None
         if request.reasons != "flagged":

@@ -27,7 +27,9 @@ from ustad.ties import first_highest, raised
 SMALLEST_TAIL = 1e-16
 
 
-def kinds(encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
+def kinds(
+    encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.ndarray, *, table: pa.Table
+) -> np.ndarray:
     """The kind of each event: object [n].
 
     tails [n, K + 1] are log₁₀ tail shares of the scored terms' losses and the neighbour distance, doubts [n, K]

@@ -96,7 +96,7 @@ class Judge(Protocol):
         """With score, p-value, kind and incident, where they were not known before."""
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: Any, span: Span, request: Request
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Any, *, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         """With reasons, once `alert` is known, and the scores of the entities."""
 

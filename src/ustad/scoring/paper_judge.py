@@ -68,7 +68,7 @@ class PaperSource(Protocol):
         """What its sentences tell of."""
 
     @property
-    def scored(self) -> tuple[str, ...]:
+    def scored_terms(self) -> tuple[str, ...]:
         """Names of the terms that are part of the score."""
 
     def ask(
@@ -108,7 +108,7 @@ class PaperJudge(Generic[Model]):
     @property
     def ranked_columns(self) -> tuple[str, ...]:
         by_rank = self.model.config.scoring.percentiles == "batch"
-        return (*(f"loss_{name}" for name in self.model.scored), "knn") if by_rank else ()
+        return (*(f"loss_{name}" for name in self.model.scored_terms), "knn") if by_rank else ()
 
     @property
     def counts(self) -> tuple[Count, ...]:
@@ -130,11 +130,11 @@ class PaperJudge(Generic[Model]):
         return Standing(list(ranks), tail, tail.log10_tail(normal))
 
     def settle(self, measurements: pa.Table, standing: Standing) -> pa.Table:
-        model, parts = self.model, parts_of_table(read_measurements(measurements), self.model.scored)
+        model, parts = self.model, parts_of_table(read_measurements(measurements), self.model.scored_terms)
         judgement = judge(parts, standing)
         percentiles = 1 - np.power(10.0, judgement.tails)
         doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
-        kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), measurements)
+        kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), table=measurements)
         p_value = np.power(10.0, judgement.log10_p)
         incidents = find_incidents(measurements, self.schema, p_value, judgement.score)
         ranks = {f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))}
@@ -154,9 +154,9 @@ class PaperJudge(Generic[Model]):
         )
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, request: Request
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, *, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
-        judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored), standing)
+        judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored_terms), standing)
         codes, names = agent_codes(event_scores[self.schema.entity])
         worst = worst_rows(judgement.score, codes)
         rows = np.arange(len(event_scores) if request.reasons == "all" else 0)

@@ -96,6 +96,7 @@ def reject(
     share: float,
     how: Measure = "sum",
     reference: Parts | None = None,
+    *,
     labels: Mapping[str, str] | None = None,
 ) -> tuple[pa.Table, float]:
     """Withhold the predictions of the least certain `share` of the events; returns the uncertainty that divides.

@@ -39,7 +39,7 @@ Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they 
 
 
 def score_whole(
-    judge: Judge, events: Any, context: Any = None, request: Request | None = None, span: Span | None = None
+    judge: Judge, events: Any, context: Any = None, request: Request | None = None, *, span: Span | None = None
 ) -> Scores:
     """All tables, event scores in the order of `events`; `run` has what is said of the alerts.
 
@@ -230,7 +230,8 @@ def tell_part(
     """The final tables of a part, events in their order. `run` has the `span` and the `request`."""
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
     alert = alerts.flags(name, event_scores["p_value"].to_numpy(), echo)
-    events, agents = judge.tell(set_columns(event_scores, {"alert": alert}), agents, standing, run.span, run.request)
+    event_scores = set_columns(event_scores, {"alert": alert})
+    events, agents = judge.tell(event_scores, agents, standing, span=run.span, request=run.request)
     return finish_part(judge.schema, events, agents, details=run.request.details)
 
 

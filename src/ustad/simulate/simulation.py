@@ -16,7 +16,7 @@ import pyarrow as pa
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.files import write_json, write_table
-from ustad.progress import roughly, say, shown, track
+from ustad.progress import is_shown, roughly, say, track
 from ustad.simulate.assembly import make_part
 from ustad.simulate.phones import Recording
 from ustad.simulate.rows import Recorder, poi_table
@@ -57,7 +57,7 @@ def simulate(
     _clear(out)
     parts = range(0, simulation.agents, agents_a_part)
     alone = len(parts) == 1
-    if shown() and simulation.agents >= WORTH_AN_ESTIMATE:
+    if is_shown() and simulation.agents >= WORTH_AN_ESTIMATE:
         seconds = rough_seconds(simulation, paths, recording) / min(workers, len(parts), os.cpu_count() or 1)
         say(f"{simulation.agents:,} agents over {simulation.days} days: {roughly(seconds)}")
 

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from ustad.lab.evaluation.claims import CLAIMS, NOVEL, PREDICTABLE, judged
+from ustad.lab.evaluation.claims import CLAIMS, NOVEL, PREDICTABLE, judge_claims
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 
 TOWNS, SEEDS = ("town", "port"), (1, 2, 3)
@@ -235,7 +235,7 @@ def injected(**aurocs):
 
 def turned_claims(world):
     """Texts of the claims that are not confirmed; each of them has every effect against it."""
-    against = [claim for claim in judged(world.results()) if claim.verdict != "confirmed"]
+    against = [claim for claim in judge_claims(world.results()) if claim.verdict != "confirmed"]
     for claim in against:
         assert claim.verdict == ("not confirmed" if claim.limit else "reversed")
         assert max(claim.effects) < 0
@@ -244,7 +244,7 @@ def turned_claims(world):
 
 @pytest.mark.parametrize("text", dict.fromkeys(text for text, _, _ in CLAIMS))
 def test_a_claim_is_confirmed_by_just_these_effects_where_the_paper_is_right(text):
-    claims = [claim for claim in judged(World().results()) if claim.text == text]
+    claims = [claim for claim in judge_claims(World().results()) if claim.text == text]
     assert {claim.verdict for claim in claims} == {"confirmed"}
     found = {round(effect, 9) for claim in claims for effect in claim.effects}
     assert found == {round(effect, 9) for effect in EFFECTS[text]}
@@ -276,4 +276,4 @@ def test_every_claim_can_be_turned_by_something():
     ],
 )
 def test_there_is_one_effect_for_each_data_set_and_seed(text, count):
-    assert [len(claim.effects) for claim in judged(World().results()) if claim.text == text] == [count]
+    assert [len(claim.effects) for claim in judge_claims(World().results()) if claim.text == text] == [count]

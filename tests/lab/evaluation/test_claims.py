@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ustad.lab.evaluation.claims import CLAIMS, Claim, judged, whole_texts
+from ustad.lab.evaluation.claims import CLAIMS, Claim, judge_claims, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 
 
@@ -34,7 +34,7 @@ def test_turning_the_signs_round_turns_the_verdict_round(effects):
 
 
 def test_without_results_nothing_is_claimed():
-    claims = judged({name: [] for name in EXPERIMENTS})
+    claims = judge_claims({name: [] for name in EXPERIMENTS})
     assert len(claims) == len(CLAIMS)
     assert {c.verdict for c in claims} == {"not measured"}
 

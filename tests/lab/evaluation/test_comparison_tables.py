@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ustad.lab.baselines.ablations import LAMBDAS
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
-from ustad.lab.evaluation.claims import judged
+from ustad.lab.evaluation.claims import judge_claims
 from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
     calibrated_tables,
@@ -72,7 +72,7 @@ def test_ranks_and_calibrated_shares_stand_side_by_side():
 def test_calibrated_figures_beside_ranks_leave_the_claims_about_scores_as_they_are():
     ranked = {how: {"events": AREAS, "agents": {"auroc": 0.6 + 0.1 * (how == "loss"), "ap": 0.1}} for how in SCORES}
     lines = [line("scores", seed, {**ranked, "calibrated": ranked}) for seed in (1, 2, 3)]
-    claims = {claim.text: claim for claim in judged({**{name: [] for name in EXPERIMENTS}, "scores": lines})}
+    claims = {claim.text: claim for claim in judge_claims({**{name: [] for name in EXPERIMENTS}, "scores": lines})}
     assert len(claims["Loss beats prediction error: agents, by AUROC"].effects) == 3
 
 

@@ -47,7 +47,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(finished):
-    return FittedModels(TOWN, experiments.FIRST_SEED, TINY, finished[1], "cpu")
+    return FittedModels(TOWN, experiments.FIRST_SEED, TINY, finished[1], device="cpu")
 
 
 def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(finished):
@@ -97,14 +97,14 @@ def test_events_count_three_ways(models):
 def test_a_finished_cell_is_not_run_again(finished, monkeypatch):
     before = (finished[0] / "scores.jsonl").read_bytes()
     monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was run again"))
-    assert run(plan(PAPER, [TOWN], 1, TINY), *finished, "cpu").done == 0
+    assert run(plan(PAPER, [TOWN], 1, TINY), *finished, "cpu").n_done == 0
     assert (finished[0] / "scores.jsonl").read_bytes() == before
 
 
 def test_a_run_killed_in_the_middle_of_a_line_goes_on_and_gives_the_same_result(finished, tmp_path):
     whole = (finished[0] / "detection.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "detection.jsonl").write_text("".join(whole[:-1]) + whole[-1][: len(whole[-1]) // 2])
-    assert run(plan(["detection"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu").done == 1
+    assert run(plan(["detection"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu").n_done == 1
     again = read_lines(tmp_path / "detection.jsonl")
     assert [x["key"] for x in again] == [json.loads(x)["key"] for x in whole]
     assert again[-1]["result"] == json.loads(whole[-1])["result"]
@@ -119,7 +119,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(finished, tmp_path, 
     injections = EXPERIMENTS["injections"]
     monkeypatch.setitem(EXPERIMENTS, "injections", experiments.Experiment("", failing, injections.options))
     with pytest.raises(DataError, match=r"1 of 7 cells failed.*no room"):
-        run(plan(["injections"], [TOWN], 1, TINY, ["ustad-plain"]), tmp_path, finished[1], "cpu")
+        run(plan(["injections"], [TOWN], 1, TINY, methods=["ustad-plain"]), tmp_path, finished[1], "cpu")
     assert len(read_lines(tmp_path / "injections.jsonl")) == 6
 
 
@@ -148,13 +148,13 @@ def test_a_budget_sets_the_batches_of_the_paper_alone(preset, batch, monkeypatch
 
     monkeypatch.setattr(fitted_models, "Detector", Fitted)
     monkeypatch.setattr(FittedModels, "data", None)
-    FittedModels(TOWN, 3, BUDGETS["large"], tmp_path, "cpu").preset_detector(preset)
+    FittedModels(TOWN, 3, BUDGETS["large"], tmp_path, device="cpu").preset_detector(preset)
     assert [c.training.batch_size for c in configs] == [batch]
 
 
 def test_measuring_gives_the_scores_of_the_detector_itself(models):
-    found = models.measured(USTAD)
-    run = detector_of(models.fitted(USTAD)).score(models.test, models.before, details=True)
+    found = models.measure(USTAD)
+    run = detector_of(models.fit_model(USTAD)).score(models.test, models.before, details=True)
     scores, details = run.events, run.details
     assert scores["stay_id"].to_pylist() == found.events["stay_id"].to_pylist()
     np.testing.assert_allclose(combine(found.parts), scores["score"].to_numpy(), rtol=1e-5)
@@ -163,7 +163,7 @@ def test_measuring_gives_the_scores_of_the_detector_itself(models):
 
 
 def test_a_window_of_the_past_changes_what_is_measured(models):
-    day, past = models.measured(USTAD).parts.loss, models.measured(USTAD, "past").parts.loss
+    day, past = models.measure(USTAD).parts.loss, models.measure(USTAD, "past").parts.loss
     assert day.shape == past.shape
     assert not np.allclose(day, past, equal_nan=True)
 
@@ -184,9 +184,9 @@ def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monk
 
     monkeypatch.setattr(fitted_models, "make", make)
     monkeypatch.setattr(fitted_models, "save", lambda *_: None)
-    town = FittedModels(Source("town", agents=10, days=56), 7, Budget(epochs=12, patience=4), tmp_path, "cpu")
+    town = FittedModels(Source("town", agents=10, days=56), 7, Budget(epochs=12, patience=4), tmp_path, device="cpu")
     for weeks, equal in ((3, True), (1, True), (2, True), (1, False)):
-        town.fitted(USTAD, weeks, equal)
+        town.fit_model(USTAD, weeks, equal)
     assert [(found["epochs"], found["patience"], found["days"]) for found in asked] == [
         (12, 4, 21), (36, 12, 7), (18, 6, 14), (12, 4, 7),
     ]  # fmt: skip
@@ -229,7 +229,7 @@ def test_our_preset_is_asked_about_the_same_injected_events(finished):
 
 
 def test_calibrated_scores_order_normal_events_as_ranks_do_and_tell_far_ones_apart(models):
-    fitted = models.fitted("transformer")
+    fitted = models.fit_model("transformer")
     ranked = fitted.score(models.test, models.before).events["score"].to_numpy()
     calibrated = fitted.rate_calibrated(models.test, models.before, models.validation, models.train)
     assert spearmanr(ranked, calibrated)[0] > 0.8
@@ -283,7 +283,7 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones():
 
 
 def test_cells_can_be_chosen_by_method():
-    cells = plan(["detection"], [TOWN], 2, TINY, ["visit-rate", "transformer"])
+    cells = plan(["detection"], [TOWN], 2, TINY, methods=["visit-rate", "transformer"])
     assert [(c.options["method"], c.options["window"]) for c in cells[:3]] == [
         ("visit-rate", "day"),
         ("transformer", "day"),
@@ -291,7 +291,7 @@ def test_cells_can_be_chosen_by_method():
     ]
     assert len(cells) == 6
     with pytest.raises(ConfigError, match="no experiment has the method 'ustad'"):
-        plan(["detection"], [TOWN], 1, TINY, ["ustad"])
+        plan(["detection"], [TOWN], 1, TINY, methods=["ustad"])
 
 
 def test_sources_are_presets_with_sizes_or_paths(tmp_path):

@@ -33,7 +33,7 @@ RECORDED = (TRUE_STAYS, "app", "logger")  # with the first seed; without the las
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Visit rate on true stays, an app and a logger: a work directory with the result files in it."""
     place = tmp_path_factory.mktemp("gps")
-    cells = plan(["gps"], [TOWN], (104, 105), BUDGETS["tiny"], ["visit-rate"])
+    cells = plan(["gps"], [TOWN], (104, 105), BUDGETS["tiny"], methods=["visit-rate"])
     run([c for c in cells if c.options["phone"] in RECORDED[: 107 - c.seed]], place / "results", place, "cpu")
     return place
 
@@ -113,4 +113,9 @@ def test_phones_record_no_data_of_others(tmp_path: Path) -> None:
     source = Source("town", str(tmp_path / "town"))
     assert open_data(tmp_path / "town").events.num_rows > 0
     with pytest.raises(DataError, match="simulated people only"):
-        run(plan(["gps"], [source], 1, BUDGETS["tiny"], ["visit-rate"])[:1], tmp_path / "r", tmp_path / "w", "cpu")
+        run(
+            plan(["gps"], [source], 1, BUDGETS["tiny"], methods=["visit-rate"])[:1],
+            tmp_path / "r",
+            tmp_path / "w",
+            "cpu",
+        )

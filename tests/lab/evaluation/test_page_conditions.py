@@ -8,7 +8,7 @@ import pytest
 
 from ustad import __version__
 from ustad.lab.evaluation.cells import _classes, _errors
-from ustad.lab.evaluation.claims import judged, question_of, whole_texts
+from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.page import (
     _fewer_seeds,
@@ -88,7 +88,7 @@ def test_two_budgets_on_the_same_data_are_not_published_together():
 def test_the_screen_of_verdicts_counts_what_holds_and_names_what_does_not():
     results = read_results(Path(__file__).parents[3] / "results" / "paper")
     screen = _verdicts(results)[1]
-    claims = [claim for claim in judged(results) if claim.effects]
+    claims = [claim for claim in judge_claims(results) if claim.effects]
     for row in screen.splitlines()[2:]:
         number, confirmed, *others = (cell.strip() for cell in row.strip("|").split("|"))
         own = [c.verdict for c in claims if question_of(c.text) == number]

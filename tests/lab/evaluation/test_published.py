@@ -2,7 +2,7 @@
 
 import pytest
 
-from ustad.lab.evaluation.claims import judged
+from ustad.lab.evaluation.claims import judge_claims
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 from ustad.lab.evaluation.result_tables import (
     NAMES,
@@ -31,7 +31,7 @@ def results(**lines):
 
 
 def verdicts(**lines):
-    return {claim.text: claim.verdict for claim in judged(results(**lines))}
+    return {claim.text: claim.verdict for claim in judge_claims(results(**lines))}
 
 
 def line(data, seed, result, **options):

@@ -22,15 +22,15 @@ def figures(place):
 
 
 def test_two_processes_find_what_one_finds(tmp_path):
-    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    cells = plan(["detection"], [TOWN], 1, TINY, methods=LIGHT)
     for workers in (1, 2):
-        assert run(cells, tmp_path / str(workers), tmp_path / "work", "cpu", workers) == Ran(3, 0)
+        assert run(cells, tmp_path / str(workers), tmp_path / "work", "cpu", workers=workers) == Ran(3, 0)
     assert figures(tmp_path / "1") == figures(tmp_path / "2")
     assert set(figures(tmp_path / "1")) == set(LIGHT)
 
 
 def test_no_cell_is_begun_after_the_time_and_another_run_goes_on(tmp_path, monkeypatch):
-    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    cells = plan(["detection"], [TOWN], 1, TINY, methods=LIGHT)
     clock = iter([0.0, 1.0, 61.0, 61.0, 61.0])
     monkeypatch.setattr(runner, "time", SimpleNamespace(time=lambda: next(clock)))  # nobody else's clock
     assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", minutes=1) == Ran(1, 2)
@@ -39,7 +39,7 @@ def test_no_cell_is_begun_after_the_time_and_another_run_goes_on(tmp_path, monke
 
 
 def test_no_model_is_begun_after_its_time_and_those_begun_end(tmp_path, monkeypatch):
-    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    cells = plan(["detection"], [TOWN], 1, TINY, methods=LIGHT)
     clock = iter([0.0, 1.0, 61.0, 61.0])
     monkeypatch.setattr(runner, "time", SimpleNamespace(time=lambda: next(clock, 61.0)))
     monkeypatch.setattr(runner.Place, "minutes_to_train", lambda place: 0.0)
@@ -63,21 +63,24 @@ def test_a_cell_that_was_cut_is_run_again_when_asked_and_the_later_line_counts(t
 
         return line
 
-    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    cells = plan(["detection"], [TOWN], 1, TINY, methods=LIGHT)
     stopped = {"random": "patience", "visit-rate": "time", "distance": "epochs"}
     monkeypatch.setattr(runner, "run_cell", note(stopped))
-    assert run(cells, tmp_path, tmp_path / "work", "cpu").done == 3
+    assert run(cells, tmp_path, tmp_path / "work", "cpu").n_done == 3
     monkeypatch.setattr(runner, "run_cell", note(dict.fromkeys(stopped, "patience")))
-    assert run(cells, tmp_path, tmp_path / "work", "cpu").done == 0
-    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).done == 1
-    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).done == 0
+    assert run(cells, tmp_path, tmp_path / "work", "cpu").n_done == 0
+    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).n_done == 1
+    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).n_done == 0
     told = {line["method"]: line["training"]["stopped"] for line in read_results(tmp_path)["detection"]}
     assert told == {"random": "patience", "visit-rate": "patience", "distance": "epochs"}
 
 
 def test_weeks_that_claims_compare_can_be_asked_for_without_those_between():
     def weeks(*methods):
-        return {(c.options["weeks"], c.options.get("steps")) for c in plan(["uncertainty"], [TOWN], 1, TINY, methods)}
+        return {
+            (c.options["weeks"], c.options.get("steps"))
+            for c in plan(["uncertainty"], [TOWN], 1, TINY, methods=methods)
+        }
 
     assert weeks("ustad-weeks") == {(1, None), (3, None), (1, "equal")}
     assert weeks("ustad-weeks-between") == {(2, None), (2, "equal")}
@@ -102,7 +105,7 @@ def test_methods_are_run_in_the_order_they_are_asked_for(tmp_path, monkeypatch):
         return {"key": cell.key, "experiment": cell.experiment, "data": ""}
 
     monkeypatch.setattr(runner, "run_cell", note)
-    run(plan(["detection"], [TOWN], [1, 2], TINY, asked), tmp_path, tmp_path / "work", "cpu")
+    run(plan(["detection"], [TOWN], [1, 2], TINY, methods=asked), tmp_path, tmp_path / "work", "cpu")
     assert ran == [(method, seed) for method in asked for seed in (1, 2)]
 
 
@@ -122,7 +125,7 @@ def test_an_error_of_any_kind_costs_its_own_cell_only(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner, "run_cell", broken)
     with pytest.raises(DataError, match=r"1 of 3 cells failed.*RuntimeError: CUDA error"):
-        run(plan(["detection"], [TOWN], 1, TINY, LIGHT), tmp_path, tmp_path / "work", "cpu")
+        run(plan(["detection"], [TOWN], 1, TINY, methods=LIGHT), tmp_path, tmp_path / "work", "cpu")
     assert len(read_lines(tmp_path / "detection.jsonl")) == 2
 
 

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parents[3] / "results" / "paper"
 def finished(tmp_path_factory):
     """Two seeds of a method that is searched and of one that has nothing to search by: (lines, work directory)."""
     place = tmp_path_factory.mktemp("searched")
-    cells = plan(["detection"], [TOWN], 2, SEARCHED, ["nov-online", "visit-rate"], past=False)
+    cells = plan(["detection"], [TOWN], 2, SEARCHED, methods=["nov-online", "visit-rate"], past=False)
     assert run(cells, place / "results", place / "work", "cpu") == Ran(4, 0)
     return read_lines(place / "results" / "detection.jsonl"), place / "work"
 

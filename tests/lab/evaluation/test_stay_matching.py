@@ -36,7 +36,7 @@ def stays(rows: list[Row], first_id: int = 100, gap: float = 60.0) -> pa.Table:
 def test_an_extracted_stay_shows_the_true_stay_it_shares_most_time_with() -> None:
     truth = stays([(1, 0, 2, 0), (1, 2.5, 9, 5), (2, 0, 9, 5)])
     matching = match_stays(truth, stays([(1, 1, 4, 5), (2, 8, 12, 5), (2, 10, 11, 5)]))
-    assert matching.shown.tolist() == [1, 2, -1]
+    assert matching.truth_row.tolist() == [1, 2, -1]
     assert matching.near.tolist() == [True, True, False]
 
 
@@ -61,9 +61,9 @@ def test_matching_agrees_with_a_plain_loop(days: tuple[list[Row], list[Row]]) ->
         shared = [min(end, b) - max(start, a) if who == agent else -1.0 for who, a, b, _ in truth]
         best = max(range(len(truth)), key=lambda t: (shared[t], -truth[t][1]), default=-1)
         if best < 0 or shared[best] <= 0:
-            assert found.shown[k] == -1
+            assert found.truth_row[k] == -1
             continue
-        assert found.shown[k] == best
+        assert found.truth_row[k] == best
         assert found.metres[k] == pytest.approx(1000 * abs(north - truth[best][3]), abs=2)
         assert found.near[k] == (abs(north - truth[best][3]) < 0.25)
 
@@ -109,7 +109,7 @@ def test_a_short_labelled_stay_swallowed_by_a_long_one_is_missed_and_labels_noth
     truth = stays([(1, 0, 5, 0), (1, 5.1, 5.3, 6), (1, 5.4, 12, 0)])
     carried = carry_labels(labels(truth, [1]), truth, stays([(1, 0, 12, 0)]))
     assert carried.labels.num_rows == 0
-    assert (carried.positives, carried.missed) == (1, 1)
+    assert (carried.positives, carried.n_missed) == (1, 1)
 
 
 def test_every_piece_of_a_labelled_stay_is_labelled_with_its_kind() -> None:
@@ -117,9 +117,9 @@ def test_every_piece_of_a_labelled_stay_is_labelled_with_its_kind() -> None:
     carried = carry_labels(labels(truth, [0, 1]), truth, stays([(1, 0, 5, 0), (1, 6, 7, 6), (1, 8, 9, 6)]))
     assert carried.labels["stay_id"].to_pylist() == [100, 101, 102]
     assert carried.labels["kind"].to_pylist() == ["kind 0", "kind 1", "kind 1"]
-    assert carried.missed == 0
+    assert carried.n_missed == 0
 
 
 def test_a_stay_at_another_place_is_not_labelled() -> None:
     truth = stays([(1, 0, 5, 0)])
-    assert carry_labels(labels(truth, [0]), truth, stays([(1, 0, 5, 3)])).missed == 1
+    assert carry_labels(labels(truth, [0]), truth, stays([(1, 0, 5, 3)])).n_missed == 1

@@ -45,8 +45,8 @@ def benchmark(
     spec = BENCHMARKS[name]
     source = spec.prepare(data, work / "data", agents, 7)
     names = methods.split(",") if spec.experiment == "detection" else None
-    run(plan([spec.experiment], [source], seeds, BUDGETS[size], names, False), results, work, device, workers,
-        fit_minutes=fit_minutes)  # fmt: skip
+    cells = plan([spec.experiment], [source], seeds, BUDGETS[size], methods=names, past=False)
+    run(cells, results, work, device, workers=workers, fit_minutes=fit_minutes)
     lines = read_results(results)[spec.experiment]
     if spec.experiment == "detection":
         tables = [*detection_tables(lines)[:1], *three_ways_tables(lines)]

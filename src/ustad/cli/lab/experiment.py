@@ -121,11 +121,21 @@ def experiment(
             raise DataError("no data is left to run on")
         label = f"{size}{f'-search{search}' if search else ''}{f'-λ{category_weight:g}' if category_weight else ''}"
         budget = replace(BUDGETS[size], search=search, category_weight=category_weight, name=label)
-        cells = plan(names, sources, read_seeds(seeds), budget, methods.split(",") if methods else None, past)
-        limits = (minutes, fit_minutes)
-        ran = run(cells, results, work, device, workers, *limits, begin_minutes=begin_minutes, cut_again=cut_again)
+        turns = methods.split(",") if methods else None
+        cells = plan(names, sources, read_seeds(seeds), budget, methods=turns, past=past)
+        ran = run(
+            cells,
+            results,
+            work,
+            device,
+            workers=workers,
+            minutes=minutes,
+            fit_minutes=fit_minutes,
+            begin_minutes=begin_minutes,
+            cut_again=cut_again,
+        )
         left = f", {ran.left} left for another run" if ran.left else ""
-        out.print(f"{ran.done} cells run{left}; results are in {results}")
+        out.print(f"{ran.n_done} cells run{left}; results are in {results}")
     if not cells_only:
         place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {place}")

@@ -61,7 +61,7 @@ class Ustad(Baseline):
 
     @property
     def encoder(self) -> Encoder:
-        return self.detector._fitted()
+        return self.detector._encoder()
 
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""

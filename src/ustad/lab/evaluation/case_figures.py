@@ -34,14 +34,14 @@ def case_words(case: dict[str, Any]) -> str:
     label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
     if "reason" in case:
         return f"{case['reason'] or 'not flagged, so without a sentence.'} {label.capitalize()}"
-    sides = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
+    sides = " and ".join(f"{side} {_describe(case[side])}" for side in ("expected", "observed"))
     return (
         f"{sides}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
         f"of events; {label}"
     )
 
 
-def _described(values: dict[str, Any]) -> str:
+def _describe(values: dict[str, Any]) -> str:
     start = values.get("start", 0.0)
     clock = f"{int(start // 60) % 24:02d}:{int(start % 60):02d}"
     return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"

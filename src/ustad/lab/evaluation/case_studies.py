@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.lab.baselines.deep import percentiles
-from ustad.lab.evaluation.fitted_models import USTAD, WHOLE_PRESETS, FittedModels, Measured
+from ustad.lab.evaluation.fitted_models import USTAD, WHOLE_PRESETS, FittedModels, Measurement
 from ustad.scoring.calibration import combine
 
 CASES_OF_A_KIND = 2
 #: People whose first event is counted as true or false.
-COUNTED = 20
+PEOPLE_COUNTED = 20
 RULES = {
     "predictable": "highest loss score among the half of the events with the lowest EU (the lower EU among equals)",
     "novel": "largest distance to the training events",
@@ -34,24 +34,27 @@ def cases(models: FittedModels, method: str = USTAD, **_: Any) -> dict[str, Any]
     """The cases of both kinds (or of the preset `best`), one per agent, first among all events, then by the same rule
     among labelled ones. No label is read in choosing the first; each case says what its label is."""
     if method == USTAD:
-        measurement = models.measured(USTAD)
+        measurement = models.measure(USTAD)
         events, orders = measurement.events, _by_parts(measurement)
         describe: Callable[[int], dict[str, Any]] = partial(_case, models, measurement, _eu_percentiles(measurement))
     else:
         events, orders = _by_preset(models, WHOLE_PRESETS[method])
         describe = partial(_scored_case, models, events)
-    agents, labelled = np.asarray(events["agent_id"].to_pylist()), _labelled_rows(models, events)
+    agents, is_labelled = np.asarray(events["agent_id"].to_pylist()), _labelled_rows(models, events)
     agents_shown: set[Any] = set()
     rows = []
     for among in ("all events", "labelled events"):
         for kind, order in orders.items():
-            order = order if among == "all events" else order[labelled[order]]
+            order = order if among == "all events" else order[is_labelled[order]]
             for row in _first_of_agents(order, agents, agents_shown):
                 rows.append({"kind": kind, "rule": RULES[kind], "among": among, **describe(row)})
-    return {"cases": rows, "shares": {kind: _false_shares(order, agents, labelled) for kind, order in orders.items()}}
+    return {
+        "cases": rows,
+        "shares": {kind: _false_shares(order, agents, is_labelled) for kind, order in orders.items()},
+    }
 
 
-def _by_parts(measurement: Measured) -> dict[str, np.ndarray]:
+def _by_parts(measurement: Measurement) -> dict[str, np.ndarray]:
     """All rows by each rule, the first first."""
     eu, loss = _eu_percentiles(measurement), combine(measurement.parts, "loss")
     return {
@@ -67,43 +70,43 @@ def _by_preset(models: FittedModels, preset: str) -> tuple[pa.Table, dict[str, n
     return events, {"preset best": np.argsort(-events["score"].to_numpy(), kind="stable")}
 
 
-def _eu_percentiles(measurement: Measured) -> np.ndarray:
+def _eu_percentiles(measurement: Measurement) -> np.ndarray:
     return percentiles(np.nansum(measurement.parts.eu.astype(np.float64), axis=1))
 
 
-def _false_shares(order: np.ndarray, agents: np.ndarray, labelled: np.ndarray) -> dict[str, int]:
+def _false_shares(order: np.ndarray, agents: np.ndarray, is_labelled: np.ndarray) -> dict[str, int]:
     """Of the first events of so many agents: how many no label speaks of."""
-    rows = _first_of_agents(order, agents, set(), COUNTED)
-    return {"shown": len(rows), "false": int((~labelled[rows]).sum())}
+    rows = _first_of_agents(order, agents, set(), PEOPLE_COUNTED)
+    return {"shown": len(rows), "false": int((~is_labelled[rows]).sum())}
 
 
 def _first_of_agents(
     order: np.ndarray, agents: np.ndarray, agents_shown: set[Any], count: int = CASES_OF_A_KIND
 ) -> list[int]:
     """The first rows of the order, each of another agent."""
-    chosen: list[int] = []
+    rows: list[int] = []
     for row in order[:10_000]:
         if agents[row] not in agents_shown:
             agents_shown.add(agents[row])
-            chosen.append(int(row))
-        if len(chosen) == count:
+            rows.append(int(row))
+        if len(rows) == count:
             break
-    return chosen
+    return rows
 
 
-def _case(models: FittedModels, found: Measured, eu: np.ndarray, row: int) -> dict[str, Any]:
-    agent = found.events["agent_id"][row]
-    parts, names = found.parts, found.parts.names
+def _case(models: FittedModels, measurement: Measurement, eu: np.ndarray, row: int) -> dict[str, Any]:
+    agent = measurement.events["agent_id"][row]
+    parts, names = measurement.parts, measurement.parts.names
     losses = {n: float(percentiles(parts.loss[:, i])[row]) for i, n in enumerate(names)}
     return {
-        **_weeks(models, agent, models.test, found.events["stay_id"][row]),
-        "expected": _words(found, row, "expected"),
-        "observed": _words(found, row, "observed"),
+        **_weeks(models, agent, models.test, measurement.events["stay_id"][row]),
+        "expected": _words(measurement, row, "expected"),
+        "observed": _words(measurement, row, "observed"),
         "loudest": max(losses, key=lambda name: losses[name]),
         "loss_percentiles": {k: round(v, 4) for k, v in losses.items()},
         "eu_percentile": round(float(eu[row]), 4),
         "knn_percentile": round(float(percentiles(parts.knn)[row]), 4),
-        "labelled": _labelled(models, found.events, row),
+        "labelled": _find_label(models, measurement.events, row),
     }
 
 
@@ -114,7 +117,7 @@ def _scored_case(models: FittedModels, events: pa.Table, row: int) -> dict[str, 
         "expected": {},
         "observed": {},
         "reason": events["reason"][row].as_py(),
-        "labelled": _labelled(models, events, row),
+        "labelled": _find_label(models, events, row),
     }
 
 
@@ -161,18 +164,18 @@ def _blocks(models: FittedModels, stays: pa.Table, begin: int) -> list[list[Any]
     return blocks
 
 
-def _words(found: Measured, row: int, what: str) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _words(measurement: Measurement, row: int, what: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for name in ("start", "duration", "poi"):
-        if f"{what}_{name}" in found.columns:
-            value = found.columns[f"{what}_{name}"][row]
-            told[name] = round(float(value), 1) if name != "poi" else value
-    return told
+        if f"{what}_{name}" in measurement.columns:
+            value = measurement.columns[f"{what}_{name}"][row]
+            values[name] = round(float(value), 1) if name != "poi" else value
+    return values
 
 
-def _labelled(models: FittedModels, events: pa.Table, row: int) -> str:
+def _find_label(models: FittedModels, events: pa.Table, row: int) -> str:
     """What the labels say of it: the event, its agent, or neither."""
     labels = models.data.labels
     if labels is not None and pc.is_in(events["stay_id"][row], labels["stay_id"].combine_chunks()).as_py():
         return "event"
-    return "agent" if events["agent_id"][row].as_py() in set(models.labelled) else "no"
+    return "agent" if events["agent_id"][row].as_py() in set(models.labelled_agents) else "no"

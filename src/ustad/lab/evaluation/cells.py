@@ -24,11 +24,11 @@ from ustad.lab.evaluation.fitted_models import (
     USTAD,
     WHOLE_PRESETS,
     FittedModels,
-    Measured,
+    Measurement,
     Window,
     detector_of,
     look_back_only,
-    measured,
+    measure_events,
 )
 from ustad.lab.prediction import prediction_metrics
 from ustad.lab.red_team import inject
@@ -42,31 +42,31 @@ NUMERIC = ("x", "y", "start", "duration")
 VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none", "ustad-minmax")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
 #: Baselines whose score is ranks among the scored events, as the paper's is.
-RANKED = ("ctle", "transformer")
-REJECTED = 0.05
+RANK_METHODS = ("ctle", "transformer")
+REJECTED_SHARE = 0.05
 SHARES = np.linspace(0.05, 1.0, 20)
 
 
 # --------------------------------------------------------------------------------------------- prediction
 def prediction(models: FittedModels, method: str, **_: Any) -> Options:
     """MAE, MAPE and accuracy per term; with uncertainty also without the most uncertain five per cent."""
-    fitted: Any = models.fitted(method)
-    if hasattr(fitted, "detector"):
-        measurement = models.measured(method)
-        total = uncertainty(measurement.parts) if fitted.uncertainty != "none" else None
-        encoder = fitted.detector.encoder
-        told = {name: v for name, v in measurement.columns.items() if name.startswith(("expected_", "observed_"))}
+    model: Any = models.fit_model(method)
+    if hasattr(model, "detector"):
+        measurement = models.measure(method)
+        total = uncertainty(measurement.parts) if model.uncertainty != "none" else None
+        encoder = model.detector.encoder
+        columns = {name: v for name, v in measurement.columns.items() if name.startswith(("expected_", "observed_"))}
     else:
-        encoder, total = fitted.encoder, None
-        table = fitted.predict(models.test, models.before)
-        told = {n: _values(table[n]) for n in table.column_names if n.startswith(("expected_", "observed_"))}
-    names = [t.name for t in encoder.terms if f"observed_{t.name}" in told]
+        encoder, total = model.encoder, None
+        table = model.predict(models.test, models.before)
+        columns = {n: _values(table[n]) for n in table.column_names if n.startswith(("expected_", "observed_"))}
+    names = [t.name for t in encoder.terms if f"observed_{t.name}" in columns]
     rows = prediction_metrics(
         encoder,
-        {n: told[f"expected_{n}"] for n in names},
-        {n: told[f"observed_{n}"] for n in names},
+        {n: columns[f"expected_{n}"] for n in names},
+        {n: columns[f"observed_{n}"] for n in names},
         total,
-        reject=REJECTED,
+        reject=REJECTED_SHARE,
     )
     return {"rows": [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]}
 
@@ -84,22 +84,22 @@ def detection(models: FittedModels, method: str, window: Window = "day", **_: An
         return figures(models, models.preset_scores(WHOLE_PRESETS[method]))
     tail_scores = None
     if method.startswith("ustad") or method == "dual-tr":
-        measurement = models.measured(method, window)
-        scores = scored(models, measurement.events, combine(measurement.parts, "loss_knn"))
+        measurement = models.measure(method, window)
+        scores = make_scores(models, measurement.events, combine(measurement.parts, "loss_knn"))
         if window == "day":
             tail_scores = combine(measurement.parts, "loss_knn", models.reference(method))
     else:
-        fitted: Any = models.fitted(method)
-        scores = (look_back_only(fitted) if window == "past" else fitted).score(models.test, models.before)
-        if window == "day" and method in RANKED:
-            tail_scores = fitted.rate_calibrated(models.test, models.before, models.validation, models.train)
+        model: Any = models.fit_model(method)
+        scores = (look_back_only(model) if window == "past" else model).score(models.test, models.before)
+        if window == "day" and method in RANK_METHODS:
+            tail_scores = model.rate_calibrated(models.test, models.before, models.validation, models.train)
     result = figures(models, scores)
     if tail_scores is not None:
-        result["calibrated"] = figures(models, scored(models, models.test, tail_scores))
+        result["calibrated"] = figures(models, make_scores(models, models.test, tail_scores))
     return result
 
 
-def scored(models: FittedModels, events: pa.Table, score: np.ndarray) -> Scores:
+def make_scores(models: FittedModels, events: pa.Table, score: np.ndarray) -> Scores:
     """Score tables of events and, by their most unusual event, of agents."""
     schema = models.data.schema
     return Scores(event_table(events, schema, score), agents_by_worst(events, schema, score))
@@ -111,18 +111,18 @@ def figures(models: FittedModels, scores: Scores) -> Options:
     What stands beside an inserted visit is shortened by it and labelled too: it is no part of `meant`, on either side.
     """
     data = models.data
-    excluded = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
+    options = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
     events = scores.events if data.labels is not None else None
-    levels = evaluate(events, scores.agents, data.labels, data.agent_labels, **excluded)
+    levels = evaluate(events, scores.agents, data.labels, data.agent_labels, **options)
     labels = data.labels
     if events is not None and labels is not None and "role" in labels.column_names:
         is_beside = pc.fill_null(pc.equal(labels["role"], "neighbour"), False)
         beside = labels.filter(is_beside)["stay_id"].to_pylist()
-        meant = labels.filter(pc.invert(is_beside))
-        levels["meant"] = evaluate(events, None, meant, None, exclude_events=beside, **excluded)["events"]
-    kept = ("auroc", "ap", "n", "positives", "prevalence")
+        own_labels = labels.filter(pc.invert(is_beside))
+        levels["meant"] = evaluate(events, None, own_labels, None, exclude_events=beside, **options)["events"]
+    figure_names = ("auroc", "ap", "n", "positives", "prevalence")
     return {
-        level: {**{k: figure[k] for k in kept}, **figure.get("by", {}).get("recurring", {})}
+        level: {**{k: figure[k] for k in figure_names}, **figure.get("by", {}).get("recurring", {})}
         for level, figure in levels.items()
     }
 
@@ -130,13 +130,13 @@ def figures(models: FittedModels, scores: Scores) -> Options:
 # ------------------------------------------------------------------------------------------------- scores
 def scores(models: FittedModels, **_: Any) -> Options:
     """The same model under every score: PE, loss, PE + AU + EU, loss & kNN, and the single parts."""
-    measurement, normal = models.measured(USTAD), models.reference(USTAD)
+    measurement, normal = models.measure(USTAD), models.reference(USTAD)
 
     def measure_score(how: Ablation, against: Any) -> Options:
-        return figures(models, scored(models, measurement.events, combine(measurement.parts, how, against)))
+        return figures(models, make_scores(models, measurement.events, combine(measurement.parts, how, against)))
 
-    ranked: Options = {how: measure_score(how, None) for how in ABLATIONS}
-    return {**ranked, "calibrated": {how: measure_score(how, normal) for how in ABLATIONS}}
+    by_rank: Options = {how: measure_score(how, None) for how in ABLATIONS}
+    return {**by_rank, "calibrated": {how: measure_score(how, normal) for how in ABLATIONS}}
 
 
 # -------------------------------------------------------------------------------------------- uncertainty
@@ -145,7 +145,7 @@ def rejection(models: FittedModels, method: str, **_: Any) -> Options:
 
     Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
     """
-    measurement = models.measured(method)
+    measurement = models.measure(method)
     total = {
         **dict.fromkeys(("ustad-plain", "ustad-minmax"), measurement.parts.au + measurement.parts.eu),
         "ustad-au": measurement.parts.au,
@@ -167,13 +167,13 @@ def rejection(models: FittedModels, method: str, **_: Any) -> Options:
     return result
 
 
-def _errors(measurement: Measured) -> dict[str, np.ndarray]:
+def _errors(measurement: Measurement) -> dict[str, np.ndarray]:
     """Absolute errors of the numbers in their own units; 0 and 1 for right and wrong kinds of place."""
     errors = {name: np.asarray(measurement.columns[f"error_{name}"], float) for name in NUMERIC}
     if "expected_poi" in measurement.columns:
-        known = np.array([value not in (None, UNKNOWN) for value in measurement.columns["observed_poi"]])
+        is_known = np.array([value not in (None, UNKNOWN) for value in measurement.columns["observed_poi"]])
         wrong = (measurement.columns["expected_poi"] != measurement.columns["observed_poi"]).astype(float)
-        errors["poi"] = np.where(known, wrong, np.nan)
+        errors["poi"] = np.where(is_known, wrong, np.nan)
     return errors
 
 
@@ -183,7 +183,7 @@ def _curve(errors: np.ndarray, order: np.ndarray | None) -> list[float]:
     return [float(v) for v in rejection_curve(errors, order, SHARES)["error"].to_numpy()]
 
 
-def _classes(measurement: Measured) -> list[Options]:
+def _classes(measurement: Measurement) -> list[Options]:
     """Per kind of place: how often it is, how often it is predicted right, mean EU of that prediction."""
     if "observed_poi" not in measurement.columns:
         return []
@@ -200,7 +200,7 @@ def _classes(measurement: Measured) -> list[Options]:
 def training_size(models: FittedModels, weeks: int, steps: str | None = None, **_: Any) -> Options:
     """Mean AU and EU of each term on two test weeks, after so many weeks of training: with patience as long in
     epochs as for all of them or, with `steps` "equal", in steps."""
-    measurement = models.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
+    measurement = models.measure(USTAD, weeks=weeks, equal_steps=steps == "equal")
     early = pc.is_in(measurement.events["stay_id"], models.first_test_weeks(2)["stay_id"].combine_chunks())
     parts = measurement.parts.take(np.flatnonzero(early.to_numpy()))
     return {"weeks": weeks, "terms": _mean_uncertainties(parts)}
@@ -221,21 +221,21 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
     `incidents`: by the highest score of each event and those beside it. `changed`: without the stays that are labelled
     only because they stand beside a changed one.
     """
-    changed, altered = _inject(models, kind)
-    labels: Any = changed.labels
+    changed_data, changed_agents = _inject(models, kind)
+    labels: Any = changed_data.labels
     split = models.data.split(SplitConfig())
-    events = changed.between(split.test_first, split.test_last)
-    events = events.filter(pc.is_in(events["agent_id"], altered))
+    events = changed_data.between(split.test_first, split.test_last)
+    events = events.filter(pc.is_in(events["agent_id"], changed_agents))
     if method in WHOLE_PRESETS:
-        base, new = _preset_scores(models, WHOLE_PRESETS[method], changed.only(altered.to_pylist()))
-        rows, events = _untouched(models, base, altered), new
-        untouched = base.take(rows)
+        base, new = _preset_scores(models, WHOLE_PRESETS[method], changed_data.only(changed_agents.to_pylist()))
+        rows, events = _find_untouched(models, base, changed_agents), new
+        untouched_events = base.take(rows)
         scores_by_way = {"score": np.concatenate([base["score"].to_numpy()[rows], new["score"].to_numpy()])}
     else:
-        own, other = models.measured(USTAD), measured(detector_of(models.fitted(USTAD)), events, models.before)
-        rows = _untouched(models, own.events, altered)
-        untouched = own.events.take(rows)
-        parts = joined(own.parts.take(rows), other.parts)
+        own, other = models.measure(USTAD), measure_events(detector_of(models.fit_model(USTAD)), events, models.before)
+        rows = _find_untouched(models, own.events, changed_agents)
+        untouched_events = own.events.take(rows)
+        parts = join_parts(own.parts.take(rows), other.parts)
         scores_by_way = {how: combine(parts, how) for how in INJECTION_SCORES}
     kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
     truth, beside = kinds != "", roles == "neighbour"
@@ -243,7 +243,9 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
         "n": len(truth),
         "positives": int(truth.sum()),
         "scores": {how: _areas(truth, s) for how, s in scores_by_way.items()},
-        "incidents": {"scores": {how: _areas(truth, _wide(untouched, events, s)) for how, s in scores_by_way.items()}},
+        "incidents": {
+            "scores": {how: _areas(truth, _wide(untouched_events, events, s)) for how, s in scores_by_way.items()}
+        },
         "changed": {
             "positives": int((truth & ~beside).sum()),
             "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in scores_by_way.items()},
@@ -254,31 +256,31 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
 
 def _inject(models: FittedModels, kind: str) -> tuple[Dataset, pa.Array]:
     """The people without labels, with one kind of injection among them, and those it was done to."""
-    labelled = set(models.labelled)
-    ordinary = [a for a in pc.unique(models.test["agent_id"]).to_pylist() if a not in labelled]
+    labelled_agents = set(models.labelled_agents)
+    ordinary = [a for a in pc.unique(models.test["agent_id"]).to_pylist() if a not in labelled_agents]
     clean = replace(models.data.only(ordinary), labels=None, agent_labels=None)
-    changed = inject(clean, kind, models.budget.injected_share, models.seed)
-    if changed.labels is None:
+    changed_data = inject(clean, kind, models.budget.injected_share, models.seed)
+    if changed_data.labels is None:
         raise ValueError("an injection always labels what it changed")
-    return changed, pc.unique(changed.labels["agent_id"])
+    return changed_data, pc.unique(changed_data.labels["agent_id"])
 
 
-def _untouched(models: FittedModels, events: pa.Table, altered: pa.Array) -> np.ndarray:
+def _find_untouched(models: FittedModels, events: pa.Table, changed_agents: pa.Array) -> np.ndarray:
     """Rows of the people that neither a label nor the injection is about."""
     agents = events["agent_id"]
-    others = pa.array([*altered.to_pylist(), *models.labelled], agents.type)
+    others = pa.array([*changed_agents.to_pylist(), *models.labelled_agents], agents.type)
     return np.flatnonzero(pc.invert(pc.is_in(agents, others)).to_numpy())
 
 
-def _preset_scores(models: FittedModels, preset: str, changed: Dataset) -> tuple[pa.Table, pa.Table]:
+def _preset_scores(models: FittedModels, preset: str, changed_data: Dataset) -> tuple[pa.Table, pa.Table]:
     """Event scores of a preset: of the data as it is, and of the people that were changed."""
-    base, new = models.preset_scores(preset).events, models.preset_detector(preset).score(changed).events
+    base, new = models.preset_scores(preset).events, models.preset_detector(preset).score(changed_data).events
     if base is None or new is None:
         raise ValueError("a preset of the detector scores events")
     return base, new
 
 
-def joined(one: Any, other: Any) -> Any:
+def join_parts(one: Any, other: Any) -> Any:
     """Parts of two sets of events, one after the other."""
     matrices = (np.concatenate([getattr(p, m) for p in (one, other)]) for m in ("error", "loss", "au", "eu", "knn"))
     return type(one)(one.names, *matrices)
@@ -290,10 +292,12 @@ def _words(events: pa.Table, labels: pa.Table, column: str) -> np.ndarray:
     return np.array([word or "" for word in labels[column].take(at.combine_chunks()).to_pylist()])
 
 
-def _wide(untouched: pa.Table, altered: pa.Table, score: np.ndarray) -> np.ndarray:
+def _wide(untouched_events: pa.Table, changed_events: pa.Table, score: np.ndarray) -> np.ndarray:
     """The highest score of each event, the one before and the one after it, of two tables one after the other."""
     names = ["agent_id", "started_at"]
-    events = pa.concat_tables([untouched.select(names), altered.select(names)], promote_options="permissive")
+    events = pa.concat_tables(
+        [untouched_events.select(names), changed_events.select(names)], promote_options="permissive"
+    )
     return incident_scores(events.append_column("score", pa.array(score)))
 
 
@@ -316,10 +320,10 @@ def _boxes(parts: Any, kinds: np.ndarray) -> dict[str, Options]:
 # ---------------------------------------------------------------------------------------------- epistemic
 def epistemic(models: FittedModels, **_: Any) -> Options:
     """Loss against EU per term, distance of the most and least certain events, EU against distance."""
-    parts = models.measured(USTAD).parts
+    parts = models.measure(USTAD).parts
     total = np.nansum(parts.eu.astype(np.float64), axis=1)
-    known = np.isfinite(parts.knn)
-    eu, knn = total[known], parts.knn[known].astype(np.float64)
+    is_known = np.isfinite(parts.knn)
+    eu, knn = total[is_known], parts.knn[is_known].astype(np.float64)
     low, high = np.quantile(eu, [0.05, 0.95])
     slope, intercept = np.polyfit(eu, knn, 1)
     edges = np.linspace(knn.min(), np.quantile(knn, 0.999), 31)

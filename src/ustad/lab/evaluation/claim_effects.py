@@ -22,15 +22,15 @@ Effects = Iterator[float]
 
 def _by_cell(lines: list[Line], key: str) -> dict[tuple[str, int], dict[Any, dict[str, Any]]]:
     """Results by data set and seed, then by the value of an option."""
-    found: dict[tuple[str, int], dict[Any, dict[str, Any]]] = {}
+    by_cell: dict[tuple[str, int], dict[Any, dict[str, Any]]] = {}
     for line in lines:
         if key in line:
-            found.setdefault((line["data"], line["seed"]), {})[line[key]] = line["result"]
-    return found
+            by_cell.setdefault((line["data"], line["seed"]), {})[line[key]] = line["result"]
+    return by_cell
 
 
-def _terms(result: dict[str, Any], rejected: bool = False) -> dict[str, dict[str, Any]]:
-    return {row["term"]: row for row in result["rows"] if (row["rejected"] > 0) == rejected}
+def _terms(result: dict[str, Any], is_rejected: bool = False) -> dict[str, dict[str, Any]]:
+    return {row["term"]: row for row in result["rows"] if (row["rejected"] > 0) == is_rejected}
 
 
 def _gain(worse: dict[str, dict[str, Any]], better: dict[str, dict[str, Any]]) -> Effects:
@@ -43,17 +43,17 @@ def _gain(worse: dict[str, dict[str, Any]], better: dict[str, dict[str, Any]]) -
 
 
 def predicts_better(results: Results) -> Effects:
-    for found in _by_cell(results["prediction"], "method").values():
-        if {"dual-tr", "ustad-plain"} <= set(found):
-            yield from _gain(_terms(found["dual-tr"]), _terms(found["ustad-plain"]))
+    for by_method in _by_cell(results["prediction"], "method").values():
+        if {"dual-tr", "ustad-plain"} <= set(by_method):
+            yield from _gain(_terms(by_method["dual-tr"]), _terms(by_method["ustad-plain"]))
 
 
 def best_of_all(results: Results) -> Effects:
     """Against the best of the paper's other predictors, on the feature where that is worst for USTAD."""
-    for found in _by_cell(results["prediction"], "method").values():
-        others = [_terms(result) for method, result in found.items() if not method.startswith("ustad")]
-        if others and "ustad-plain" in found:
-            ours = _terms(found["ustad-plain"])
+    for by_method in _by_cell(results["prediction"], "method").values():
+        others = [_terms(result) for method, result in by_method.items() if not method.startswith("ustad")]
+        if others and "ustad-plain" in by_method:
+            ours = _terms(by_method["ustad-plain"])
             yield min(min(_gain({t: other[t]}, ours), default=np.inf) for t in ours for other in others if t in other)
 
 
@@ -64,26 +64,26 @@ def rejecting_helps(results: Results) -> Effects:
 
 def certain_half_is_right(results: Results) -> Effects:
     for line in select_lines(results["uncertainty"], method="ustad-plain"):
-        told = line["result"]
-        if "poi" in told["curves"]:
-            yield 1 - told["curves"]["poi"][told["kept"].index(0.5)] - NEARLY_ALL
+        result = line["result"]
+        if "poi" in result["curves"]:
+            yield 1 - result["curves"]["poi"][result["kept"].index(0.5)] - NEARLY_ALL
 
 
 def rejecting_by_its_own(results: Results) -> Effects:
     """Not the paper's: each feature sorted by its own uncertainty, the most uncertain twentieth left out."""
     for line in select_lines(results["uncertainty"], method="ustad-plain"):
-        told = line["result"]
-        at = told["kept"].index(0.95)
-        for term, errors in told.get("own", {}).items():
+        result = line["result"]
+        at = result["kept"].index(0.95)
+        for term, errors in result.get("own", {}).items():
             yield (errors[-1] - errors[at]) / (1 if term == "poi" else errors[-1])
 
 
 def certain_half_by_entropy(results: Results) -> Effects:
     """Not the paper's: USTAD-EU, whose one uncertainty of a kind of place is the entropy."""
     for line in select_lines(results["uncertainty"], method="ustad-eu"):
-        told = line["result"]
-        if "poi" in told.get("own", {}):
-            yield 1 - told["own"]["poi"][told["kept"].index(0.5)] - NEARLY_ALL
+        result = line["result"]
+        if "poi" in result.get("own", {}):
+            yield 1 - result["own"]["poi"][result["kept"].index(0.5)] - NEARLY_ALL
 
 
 def eu_falls_with_accuracy(results: Results) -> Effects:
@@ -102,16 +102,16 @@ def frequent_kinds_are_sure(results: Results) -> Effects:
 
 def error_rises_with_what_is_kept(results: Results) -> Effects:
     for line in select_lines(results["uncertainty"], method="ustad-plain"):
-        told = line["result"]
-        ranks = [spearmanr(told["kept"], errors)[0] for errors in told["curves"].values()]
+        result = line["result"]
+        ranks = [spearmanr(result["kept"], errors)[0] for errors in result["curves"].values()]
         yield float(np.mean(ranks)) - MONOTONE
 
 
 def _variant_errors(results: Results, one: str, other: str, terms: tuple[str, ...]) -> Iterator[tuple[float, float]]:
     """Errors of two variants with everything kept."""
-    for found in _by_cell(results["uncertainty"], "method").values():
-        if {one, other} <= set(found):
-            ours, theirs = (found[m]["curves"] for m in (one, other))
+    for by_method in _by_cell(results["uncertainty"], "method").values():
+        if {one, other} <= set(by_method):
+            ours, theirs = (by_method[m]["curves"] for m in (one, other))
             yield from ((ours[t][-1], theirs[t][-1]) for t in terms if t in ours)
 
 
@@ -130,11 +130,11 @@ def eu_helps_categories(other: str) -> Callable[[Results], Effects]:
 
 
 def _sizes(results: Results, steps: Steps) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
-    for found in _by_cell(after(results["uncertainty"], steps), "weeks").values():
-        if {1, 3} <= set(found):
-            few, many = found[1]["terms"], found[3]["terms"]
-            shared = (t for t in TERMS if t in few and t in many)
-            yield from ((few[t], many[t]) for t in shared if all(x[t][u] for x in (few, many) for u in ("au", "eu")))
+    for by_weeks in _by_cell(after(results["uncertainty"], steps), "weeks").values():
+        if {1, 3} <= set(by_weeks):
+            few, many = by_weeks[1]["terms"], by_weeks[3]["terms"]
+            terms = (t for t in TERMS if t in few and t in many)
+            yield from ((few[t], many[t]) for t in terms if all(x[t][u] for x in (few, many) for u in ("au", "eu")))
 
 
 def eu_falls_with_data(steps: Steps) -> Callable[[Results], Effects]:
@@ -161,14 +161,14 @@ def far_where_unsure(results: Results) -> Effects:
         yield line["result"]["median_high_eu"] / line["result"]["median_low_eu"] - 1
 
 
-def _injected(results: Results, kinds: tuple[str, ...], what: str = "auroc") -> Iterator[dict[str, float]]:
+def _injection_scores(results: Results, kinds: tuple[str, ...], what: str = "auroc") -> Iterator[dict[str, float]]:
     for line in results["injections"]:
         if line["kind"] in kinds:
-            yield {how: told[what] for how, told in line["result"]["scores"].items()}
+            yield {how: figures[what] for how, figures in line["result"]["scores"].items()}
 
 
 def eu_fails_on_novel(results: Results) -> Effects:
-    yield from (a["knn"] - a["eu"] for a in _injected(results, NOVEL))
+    yield from (a["knn"] - a["eu"] for a in _injection_scores(results, NOVEL))
 
 
 def predictable_have_more_loss(results: Results) -> Effects:
@@ -195,21 +195,21 @@ def loss_beats_error(level: str, what: str) -> Callable[[Results], Effects]:
 
 def most_for_agents(results: Results) -> Effects:
     for line in results["scores"]:
-        told = line["result"]
-        if all(level in told["loss"] for level in LEVELS):
-            gains = [told["loss"][level]["auroc"] - told["pe"][level]["auroc"] for level in LEVELS]
+        result = line["result"]
+        if all(level in result["loss"] for level in LEVELS):
+            gains = [result["loss"][level]["auroc"] - result["pe"][level]["auroc"] for level in LEVELS]
             yield gains[1] - gains[0]
 
 
 def loss_finds_predictable(results: Results) -> Effects:
-    yield from (a["loss"] - a["knn"] for a in _injected(results, PREDICTABLE))
+    yield from (a["loss"] - a["knn"] for a in _injection_scores(results, PREDICTABLE))
 
 
 def distance_finds_novel(results: Results) -> Effects:
-    for found in _by_cell(results["injections"], "kind").values():
-        if set(PREDICTABLE) | set(NOVEL) <= set(found):
-            near = np.mean([found[k]["scores"]["knn"]["auroc"] for k in PREDICTABLE])
-            yield from (found[k]["scores"]["knn"]["auroc"] - float(near) for k in NOVEL)
+    for by_kind in _by_cell(results["injections"], "kind").values():
+        if set(PREDICTABLE) | set(NOVEL) <= set(by_kind):
+            near = np.mean([by_kind[k]["scores"]["knn"]["auroc"] for k in PREDICTABLE])
+            yield from (by_kind[k]["scores"]["knn"]["auroc"] - float(near) for k in NOVEL)
 
 
 def both_beats(other: str, what: str) -> Callable[[Results], Effects]:
@@ -222,7 +222,9 @@ def both_beats(other: str, what: str) -> Callable[[Results], Effects]:
 
 def both_is_best_injected(what: str) -> Callable[[Results], Effects]:
     def effects(results: Results) -> Effects:
-        yield from (a["loss_knn"] - max(a["loss"], a["knn"], a["eu"]) for a in _injected(results, ("all",), what))
+        yield from (
+            a["loss_knn"] - max(a["loss"], a["knn"], a["eu"]) for a in _injection_scores(results, ("all",), what)
+        )
 
     return effects
 
@@ -237,13 +239,13 @@ def ahead_of_deep(results: Results) -> Effects:
 
 
 def ahead_of_nov_online(results: Results) -> Effects:
-    for found in _by_cell(results["detection"], "method").values():
-        if {"ustad-plain", "nov-online"} <= set(found):
-            ours, theirs = found["ustad-plain"], found["nov-online"]
+    for by_method in _by_cell(results["detection"], "method").values():
+        if {"ustad-plain", "nov-online"} <= set(by_method):
+            ours, theirs = by_method["ustad-plain"], by_method["nov-online"]
             yield from (ours[v]["auroc"] - theirs[v]["auroc"] for v in LEVELS if v in ours and v in theirs)
 
 
 def trajectories_say_little(results: Results) -> Effects:
-    for found in _by_cell(results["detection"], "method").values():
-        areas = [found[m]["agents"]["auroc"] for m in TRAJECTORIES if m in found]
+    for by_method in _by_cell(results["detection"], "method").values():
+        areas = [by_method[m]["agents"]["auroc"] for m in TRAJECTORIES if m in by_method]
         yield from (NEAR_HALF - abs(area - 0.5) for area in areas)

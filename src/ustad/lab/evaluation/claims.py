@@ -52,7 +52,7 @@ from ustad.lab.evaluation.result_tables import LEVELS, Results, select_lines
 from ustad.lab.evaluation.standing import MEASURES
 
 ENOUGH = 3
-__all__ = ["CLAIMS", "NOVEL", "PREDICTABLE", "Claim", "judged", "question_of", "whole_texts"]
+__all__ = ["CLAIMS", "NOVEL", "PREDICTABLE", "Claim", "judge_claims", "question_of", "whole_texts"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Claim:
         if not self.effects:
             return "not measured"
         values = np.array(self.effects)
-        for word, signed in (("confirmed", values), ("reversed", -values)):
-            if len(signed) >= ENOUGH and signed.mean() > signed.std(ddof=1) + 1e-12:
+        for word, signed_values in (("confirmed", values), ("reversed", -values)):
+            if len(signed_values) >= ENOUGH and signed_values.mean() > signed_values.std(ddof=1) + 1e-12:
                 return "not confirmed" if self.limit and word == "reversed" else word
         return "not confirmed"
 
@@ -246,7 +246,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
 
 
 #: Claims that compare with a limit instead of with another figure.
-LIMITED = (
+LIMITED_EFFECTS = (
     certain_half_is_right,
     certain_half_by_entropy,
     weak_overall,
@@ -281,7 +281,7 @@ def whole_texts(texts: Sequence[str]) -> list[str]:
     return whole
 
 
-def judged(results: Results) -> list[Claim]:
+def judge_claims(results: Results) -> list[Claim]:
     """Every claim with its effects in these results, one for each data set and seed: the mean over its features."""
     lines = [line for part in results.values() for line in part]
     groups = dict.fromkeys((line["data"], line["seed"]) for line in lines)
@@ -289,7 +289,7 @@ def judged(results: Results) -> list[Claim]:
         {name: select_lines(part, data=data, seed=seed) for name, part in results.items()} for data, seed in groups
     ]
     return [
-        Claim(text, measure, tuple(_effects(effects, results, parts)), effects in LIMITED)
+        Claim(text, measure, tuple(_effects(effects, results, parts)), effects in LIMITED_EFFECTS)
         for text, measure, effects in CLAIMS
     ]
 

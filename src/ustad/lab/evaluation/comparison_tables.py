@@ -29,7 +29,7 @@ from ustad.lab.evaluation.result_tables import (
 )
 
 WHATS = (("auroc", "AUROC"), ("ap", "AUPR"))
-CALIBRATED = (
+CALIBRATED_NOTE = (
     "Ranks: percentiles among the scored events, as the paper says. With n events none is rarer than 1 in n, so what "
     "is far out and what is very far out have nearly the same score. Calibrated: tail shares against a normal week, "
     "continued by a fitted tail. SensitiveHUE, Nov-Online and the trajectory methods are never ranked."
@@ -55,7 +55,7 @@ def _calibrated_table(lines: list[Line], data: str) -> Table | None:
     if not rows:
         return None
     title = f"Ranks and calibrated tail shares, {data}"
-    return Table(f"calibrated-{slug(data)}", title, ("method", *_pair_heads()), tuple(rows), CALIBRATED)
+    return Table(f"calibrated-{slug(data)}", title, ("method", *_pair_heads()), tuple(rows), CALIBRATED_NOTE)
 
 
 def calibrated_score_tables(lines: list[Line]) -> list[Table]:
@@ -157,8 +157,8 @@ def scaling_tables(lines: list[Line]) -> list[Table]:
                 rows.append((data, words, str(len(terms)), *cells))
     if not any(row[1] == "between 0 and 1" for row in rows):
         return []
-    published = (f"{value:.2e}" for term in TERMS for value in paper[3][term])
-    rows.append(("*simla, paper*", "*not said*", "–", *published))
+    paper_values = (f"{value:.2e}" for term in TERMS for value in paper[3][term])
+    rows.append(("*simla, paper*", "*not said*", "–", *paper_values))
     features = (f"{what} {TERMS[term].split(' (')[0]}" for term in TERMS for what in ("AU", "EU"))
     note = (
         "AU and EU are in squared units of the scaled numbers, so the scale decides their size; those of the kind of "
@@ -190,8 +190,8 @@ def search_tables(results: Results) -> list[Table]:
         "MAE duration, min", "kind of place, % right", "epochs",
     )  # fmt: skip
     seeds = ", ".join(sorted({str(line["seed"]) for line in lines}))
-    measured = any(line["method"] == "ustad-lambda" for line in results["prediction"])
-    open_words = "" if measured else " It has not been run on the seeds of the tables yet."
+    has_lambda = any(line["method"] == "ustad-lambda" for line in results["prediction"])
+    open_words = "" if has_lambda else " It has not been run on the seeds of the tables yet."
     note = f"Development seed {seeds}; the λ of the lowest validation loss is `ustad-lambda`'s.{open_words}"
     return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
 

@@ -35,8 +35,10 @@ class Ranking:
             raise DataError(f"column 'score': {int(np.isnan(score).sum()):,} of {len(score):,} rows are NaN")
         self.order = np.argsort(-score, kind="stable")
         self.truth = truth[self.order]
-        ranked = score[self.order]
-        self.starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.empty(0, np.int64)
+        descending = score[self.order]
+        self.starts = (
+            np.flatnonzero(np.r_[True, descending[1:] != descending[:-1]]) if len(descending) else np.empty(0, np.int64)
+        )
 
     def measure(self, weight: np.ndarray | None = None) -> tuple[float, float]:
         """(AUROC, average precision), each row counted `weight` times; NaN where a class is absent."""
@@ -45,15 +47,15 @@ class Ranking:
         w = np.ones(len(self.truth)) if weight is None else np.asarray(weight, np.float64)[self.order]
         hits = np.add.reduceat(w * self.truth, self.starts)
         misses = np.add.reduceat(w * ~self.truth, self.starts)
-        found, alarms = np.cumsum(hits), np.cumsum(misses)
-        positives, negatives = found[-1], alarms[-1]
+        hit_counts, alarms = np.cumsum(hits), np.cumsum(misses)
+        positives, negatives = hit_counts[-1], alarms[-1]
         if positives == 0:
             return float("nan"), float("nan")
-        seen = np.maximum(found + alarms, 1e-300)
-        precision = float(np.sum(hits * found / seen) / positives)
+        row_counts = np.maximum(hit_counts + alarms, 1e-300)
+        precision = float(np.sum(hits * hit_counts / row_counts) / positives)
         if negatives == 0:
             return float("nan"), precision
-        area = float(np.sum(misses * (found - hits / 2)) / (positives * negatives))
+        area = float(np.sum(misses * (hit_counts - hits / 2)) / (positives * negatives))
         return area, precision
 
 
@@ -73,8 +75,8 @@ def precision_at(truth: np.ndarray, score: np.ndarray, k: int) -> float:
     if k < 1 or k > len(score):
         return float("nan")
     edge = np.partition(score, len(score) - k)[len(score) - k]
-    above, tied = score > edge, score == edge
-    return float((truth[above].sum() + (k - above.sum()) * truth[tied].mean()) / k)
+    above, is_at_edge = score > edge, score == edge
+    return float((truth[above].sum() + (k - above.sum()) * truth[is_at_edge].mean()) / k)
 
 
 def bootstrap_interval(
@@ -109,7 +111,7 @@ class _Level:
     agents: np.ndarray  # codes [n], the unit of the bootstrap
     groups: Mapping[str, Mapping[str, np.ndarray]]  # column → value → bool [n]
     not_scored: int  # labelled identifiers that have no score
-    excluded: int
+    n_excluded: int
 
 
 def evaluate(
@@ -152,8 +154,8 @@ def evaluate(
             level = _level(wide, by_event, event_id, entity, exclude={event_id: exclude_events, entity: exclude_agents})
             result["incidents"] = _measure(level, bootstrap, seed)
     if agents is not None:
-        derived = None if by_event is None else derive_agent_labels(by_event, events, event_id, entity)
-        truth = derived if by_agent is None else _with_groups(by_agent, derived, entity)
+        derived_labels = None if by_event is None else derive_agent_labels(by_event, events, event_id, entity)
+        truth = derived_labels if by_agent is None else _with_groups(by_agent, derived_labels, entity)
         level = _level(agents, truth, entity, entity, exclude={entity: exclude_agents})
         result["agents"] = _measure(level, bootstrap, seed)
         result["agents"]["labels"] = "derived from events" if by_agent is None else "by agent"
@@ -168,10 +170,10 @@ def incident_scores(events: pa.Table, entity: str = "agent_id", time: str = "sta
     score = events["score"].to_numpy().astype(np.float64)
     codes = agent_codes(events[entity])[0]
     order = np.lexsort((events[time].cast(pa.int64()).to_numpy(), codes))
-    ranked, same = score[order], codes[order][1:] == codes[order][:-1]
-    wide = ranked.copy()
-    wide[1:] = np.where(same, np.maximum(wide[1:], ranked[:-1]), wide[1:])
-    wide[:-1] = np.where(same, np.maximum(wide[:-1], ranked[1:]), wide[:-1])
+    in_order, same = score[order], codes[order][1:] == codes[order][:-1]
+    wide = in_order.copy()
+    wide[1:] = np.where(same, np.maximum(wide[1:], in_order[:-1]), wide[1:])
+    wide[:-1] = np.where(same, np.maximum(wide[:-1], in_order[1:]), wide[:-1])
     result = np.empty_like(score)
     result[order] = wide
     if "incident_id" in events.column_names:
@@ -194,13 +196,13 @@ def derive_agent_labels(labels: pa.Table, events: pa.Table | None, event_id: str
     return labels.filter(pa.array(row >= 0)).append_column(entity, owner)
 
 
-def _with_groups(labels: pa.Table, derived: pa.Table | None, entity: str) -> pa.Table:
+def _with_groups(labels: pa.Table, derived_labels: pa.Table | None, entity: str) -> pa.Table:
     """Agent labels, with the groups that only the event labels know (such as `recurring`) added."""
-    if derived is None:
+    if derived_labels is None:
         return labels
-    missing = [name for name in GROUPS if name in derived.column_names and name not in labels.column_names]
-    known = derived.select([entity, *missing]).group_by([entity, *missing]).aggregate([])
-    return labels.join(known, entity, join_type="left outer") if missing and derived.num_rows else labels
+    missing = [name for name in GROUPS if name in derived_labels.column_names and name not in labels.column_names]
+    group_labels = derived_labels.select([entity, *missing]).group_by([entity, *missing]).aggregate([])
+    return labels.join(group_labels, entity, join_type="left outer") if missing and derived_labels.num_rows else labels
 
 
 def _labels(table: pa.Table, contract: Contract, identifier: str) -> pa.Table:
@@ -237,27 +239,27 @@ def _level(
         agents=agent_codes(scores[entity])[0],
         groups=_groups(labels, position, scores.num_rows),
         not_scored=len(pc.unique(labels[identifier].filter(pa.array(position < 0)))),
-        excluded=before - scores.num_rows,
+        n_excluded=before - scores.num_rows,
     )
 
 
 def _positions(identifiers: pa.ChunkedArray, labels: pa.Table, name: str) -> np.ndarray:
     """Row of the scores that each label belongs to, −1 for none; refuses tables that share nothing."""
-    wanted = labels[name]
+    label_ids = labels[name]
     if labels.num_rows == 0:
         return np.empty(0, np.int64)
-    if wanted.type != identifiers.type:
+    if label_ids.type != identifiers.type:
         try:
-            wanted = wanted.cast(identifiers.type)
+            label_ids = label_ids.cast(identifiers.type)
         except pa.ArrowInvalid as error:
-            raise DataError(f"labels: '{name}' is {wanted.type}, but the scores have {identifiers.type}") from error
-    found = pc.index_in(wanted, identifiers.combine_chunks())
-    if found.null_count == len(found):
+            raise DataError(f"labels: '{name}' is {label_ids.type}, but the scores have {identifiers.type}") from error
+    rows = pc.index_in(label_ids, identifiers.combine_chunks())
+    if rows.null_count == len(rows):
         raise DataError(
             f"labels and scores share no '{name}': {labels.num_rows:,} labels, {len(identifiers):,} scores; "
             "are they of the same data and the same period?"
         )
-    return pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return pc.fill_null(rows, -1).to_numpy().astype(np.int64)
 
 
 def _groups(labels: pa.Table, position: np.ndarray, n: int) -> dict[str, dict[str, np.ndarray]]:
@@ -297,7 +299,7 @@ def _measure(level: _Level, replicates: int, seed: int) -> dict[str, Any]:
         "ap": precision,
         "precision_at": {str(k): precision_at(truth, score, k) for k in PRECISION_AT if k <= len(truth)},
         "not_scored": level.not_scored,
-        "excluded": level.excluded,
+        "excluded": level.n_excluded,
     }
     if positives == 0 or positives == len(truth):
         what = "no row is labelled" if positives == 0 else "every row is labelled"

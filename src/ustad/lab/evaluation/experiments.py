@@ -147,6 +147,7 @@ def plan(
     sources: Iterable[Source],
     seeds: int | Sequence[int],
     budget: Budget,
+    *,
     methods: Iterable[str] | None = None,
     past: bool = True,
 ) -> list[Cell]:
@@ -214,7 +215,7 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
         "hardware": hardware(),
         "date": date.today().isoformat(),
         "load": round(os.getloadavg()[0], 2),
-        **({"command": told} if (told := command()) else {}),
+        **({"command": command_line} if (command_line := command()) else {}),
     }
 
 

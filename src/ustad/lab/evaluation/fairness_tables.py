@@ -57,11 +57,11 @@ def training_tables(results: Results) -> list[Table]:
     rows = []
     for data, method, lines in _trainings(results):
         runs = [line["training"] for line in lines]
-        told = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
+        means = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
         targets = [run["targets"] for run in runs if "targets" in run]
         seconds, losses = [run["seconds"] for run in runs], [run["best_loss"] for run in runs]
         rows.append(
-            (data, NAMES[method], *told, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
+            (data, NAMES[method], *means, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
              f"{np.mean(seconds):.0f}", count_ended(lines))
         )  # fmt: skip
     heads = ("data", "method", "epochs", "steps", "targets", "best validation loss", "seconds", "stopped by itself")
@@ -81,7 +81,7 @@ def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:
             yield data, method, list(runs.values())
 
 
-def unfinished(results: Results) -> list[str]:
+def find_unfinished(results: Results) -> list[str]:
     """Networks that were cut before they stopped by themselves, by data set and method."""
     return [
         f"{NAMES[method]} on {data} ({sum(not has_ended(line) for line in lines)} of {len(lines)})"

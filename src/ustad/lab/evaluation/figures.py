@@ -215,10 +215,10 @@ def count_seeds(lines: list[Line]) -> int:
 
 def _classes(plt: Any, lines: list[Line]) -> Any:
     """A circle per kind of place; the most frequent kinds are named where there is room."""
-    found = [
+    rows = [
         r for x in select_lines(lines, method="ustad-plain") for r in x["result"]["classes"] if r["class"] != UNKNOWN
     ]
-    rows = sorted(found, key=lambda r: -r["n"])
+    rows = sorted(rows, key=lambda r: -r["n"])
     figure, axis = plt.subplots(figsize=(5.2, 3.6))
     areas = [15 + 600 * row["n"] / rows[0]["n"] for row in rows]
     at = [(row["eu"], 100 * row["accuracy"]) for row in rows]

@@ -107,7 +107,7 @@ BUDGETS = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Events in the order of their table, the parts of their scores, and expected and observed values."""
 
     events: pa.Table
@@ -128,12 +128,13 @@ class FittedModels:
         seed: int,
         budget: Budget,
         work: Path,
+        *,
         device: str = "auto",
         fit_minutes: float = 0.0,
     ) -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
         self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
-        self._measured: dict[tuple[str, str], Measured] = {}
+        self._measurements: dict[tuple[str, str], Measurement] = {}
         self._preset_scores: dict[str, Scores] = {}
         self._preset_detectors: dict[str, Detector] = {}
         self._chosen: dict[str, dict[str, Any]] = {}
@@ -180,7 +181,7 @@ class FittedModels:
         return self.data.between(test, min(last, test + 7 * weeks - 1))
 
     @cached_property
-    def labelled(self) -> list[Any]:
+    def labelled_agents(self) -> list[Any]:
         """Agents that a label speaks of, with those that count neither way."""
         tables = [
             t for t in (self.data.labels, self.data.agent_labels) if t is not None and "agent_id" in t.schema.names
@@ -189,7 +190,7 @@ class FittedModels:
         return list(dict.fromkeys([*agents, *self.data.meta.get("exclude_agents", [])]))
 
     # ----------------------------------------------------------------------------------------- models
-    def fitted(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
+    def fit_model(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
         """The detector of that name, fitted on the training weeks (or the last so many of them).
 
         With `equal_steps`, fewer weeks may be gone through as many more times: epochs and patience as long in steps.
@@ -199,17 +200,17 @@ class FittedModels:
         part = (f"-{weeks}w" if weeks else "") + ("-equal" if weeks and equal_steps else "")
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
-            known = load(place, self.device)
-            self.training[f"{method}{part}"] = known.training
-            return known
+            model = load(place, self.device)
+            self.training[f"{method}{part}"] = model.training
+            return model
         settings = self.settings(method)
         if self.fit_minutes and has_loss(method):
             settings["max_minutes"] = self.fit_minutes / find(method).networks
         train = self.last_weeks(weeks) if weeks else self.train
         if weeks and equal_steps:
             first, validation, _, _ = self._boundaries
-            settings |= _repeated(settings, method, (validation - first) / (7 * weeks))
-        with self._timed(f"{method}{part}"):
+            settings |= _repeat(settings, method, (validation - first) / (7 * weeks))
+        with self._record_time(f"{method}{part}"):
             detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
             detector.fit(train, self.validation)
         self.training[f"{method}{part}"] = detector.training
@@ -233,13 +234,13 @@ class FittedModels:
                 "device": self.device,
                 "directory": place,
             }
-            with self._timed(f"{method}-search"):
+            with self._record_time(f"{method}-search"):
                 choice = search(method, self.train, self.validation, self.data.schema, **changes, **settings)
             self._chosen[method] = choice.settings
         return {**settings, **self._chosen[method]}
 
     @contextmanager
-    def _timed(self, model: str) -> Iterator[None]:
+    def _record_time(self, model: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
         self.fit_seconds[model] = round(time.perf_counter() - began, 2)
@@ -266,30 +267,30 @@ class FittedModels:
         if place.exists():
             detector = Detector.load(place, self.device)
         else:
-            with self._timed(f"ustad-{preset}"):
+            with self._record_time(f"ustad-{preset}"):
                 detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
             detector.save(place)
         self.training[f"preset-{preset}"] = describe_facts(detector.facts)
         return detector
 
-    def measured(
+    def measure(
         self, method: str = USTAD, window: Window = "day", weeks: int | None = None, equal_steps: bool = False
-    ) -> Measured:
+    ) -> Measurement:
         """What one of the USTAD variants measures on the test weeks.
 
         On the first two of them alone after fewer `weeks` of training than there are.
         """
         weeks = self._fewer(weeks)
         key = (f"{SAME.get(method, method)}{weeks or ''}{'-equal' if weeks and equal_steps else ''}", window)
-        if key not in self._measured:
+        if key not in self._measurements:
             events = self.first_test_weeks(2) if weeks else self.test
-            detector = detector_of(self.fitted(method, weeks, equal_steps))
-            self._measured[key] = measured(detector, events, self.before, window)
-        return self._measured[key]
+            detector = detector_of(self.fit_model(method, weeks, equal_steps))
+            self._measurements[key] = measure_events(detector, events, self.before, window)
+        return self._measurements[key]
 
     def reference(self, method: str = USTAD) -> Parts:
         """What a USTAD variant measured of the calibration agents' validation week: normal days."""
-        return detector_of(self.fitted(method)).paper().model.calibration.parts
+        return detector_of(self.fit_model(method)).paper().model.calibration.parts
 
     def training_of(self, model: str, method: str) -> dict[str, Any]:
         """How the network behind a cell was trained, in the same words for all; empty where nothing was."""
@@ -302,12 +303,12 @@ class FittedModels:
 
     def forget(self) -> None:
         """Let go of what was measured; tables and what lies on disk stay."""
-        self._measured.clear()
+        self._measurements.clear()
         self._preset_scores.clear()
         self._preset_detectors.clear()
 
 
-def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:
+def _repeat(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:
     """Epochs and patience (in epochs, too) so many times as long."""
     usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(find(method).settings_class)}
     usual |= settings
@@ -319,7 +320,7 @@ def detector_of(method: Baseline) -> Detector:
     return method.detector  # type: ignore[attr-defined]  # every USTAD variant has one
 
 
-def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Window = "day") -> Measured:
+def measure_events(detector: Detector, events: pa.Table, before: pa.Table, window: Window = "day") -> Measurement:
     """Samples and neighbours of every event, with its window of days (`day`) or nothing later than it (`past`)."""
     model = detector.paper().model
     questions = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
@@ -328,13 +329,13 @@ def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Win
         model.encoder,
         model.config,
         model.neighbours,
-        questions.arrays,
-        questions.queries,
-        detector.device,
+        arrays=questions.arrays,
+        queries=questions.queries,
+        device=detector.device,
     )
     columns = term_columns(model.encoder, questions.arrays, questions.queries.target, samples)
     order = np.argsort(questions.row, kind="stable")
-    return Measured(
+    return Measurement(
         events, parts.take(order), {name: in_rows(values, questions.row) for name, values in columns.items()}
     )
 

@@ -30,11 +30,11 @@ def gps(models: FittedModels, phone: str, method: str, **_: Any) -> dict[str, An
     if models.source.path is not None:
         raise DataError(f"{models.source.name}: phones record simulated people only; give a preset such as town")
     source = replace(models.source, phone=None if phone == TRUE_STAYS else phone)
-    own = FittedModels(source, models.seed, models.budget, models.work, models.device)
+    own = FittedModels(source, models.seed, models.budget, models.work, device=models.device)
     if method in PRESET_METHODS:
         scores = own.preset_scores(PRESET_METHODS[method])
     else:
-        model: Any = own.fitted(method)
+        model: Any = own.fit_model(method)
         scores = model.score(own.test, own.before)
     return compare_scores(own.data, scores)
 
@@ -63,15 +63,17 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
 def count_true(events: pa.Table, labels: pa.Table) -> int:
     """How many of the most unusual incidents hold a labelled stay (of the most unusual stays, where nobody says what
     belongs together)."""
-    labelled = pc.is_in(events["stay_id"], labels["stay_id"].cast(events["stay_id"].type).combine_chunks()).to_numpy()
+    is_labelled = pc.is_in(
+        events["stay_id"], labels["stay_id"].cast(events["stay_id"].type).combine_chunks()
+    ).to_numpy()
     score = events["score"].to_numpy().astype(np.float64)
     if "incident_id" in events.column_names:
         alone = pc.binary_join_element_wise("", events["stay_id"].cast(pa.string()), "-")
         names = pc.coalesce(events["incident_id"], alone)
         codes = agent_codes(names)[0]
-        labelled = np.bincount(codes, labelled, minlength=codes.max() + 1)[codes] > 0
+        is_labelled = np.bincount(codes, is_labelled, minlength=codes.max() + 1)[codes] > 0
         score = np.where(events["echo"].to_numpy(zero_copy_only=False), -np.inf, score)
-    return int(labelled[np.argsort(-score, kind="stable")[:MOST_UNUSUAL]].sum())
+    return int(is_labelled[np.argsort(-score, kind="stable")[:MOST_UNUSUAL]].sum())
 
 
 def _level(scores: pa.Table, labels: pa.Table, name: str, n_missed: int) -> dict[str, Any]:

@@ -41,12 +41,12 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
         truth = select_lines(lines, data=data, method=method, phone=TRUE_STAYS)
         for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data, method=method)):
-            found = select_lines(lines, data=data, method=method, phone=phone)
-            row = [NAMES.get(method, method), phone, str(len(found))]
+            cell_lines = select_lines(lines, data=data, method=method, phone=phone)
+            row = [NAMES.get(method, method), phone, str(len(cell_lines))]
             for level in GPS_LEVELS:
-                row += [format_mean([_value(x, level, what) for x in found], 3) for what in ("auroc", "ap")]
-                row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, found, level)))
-            row.append(format_mean([x["result"].get("true_of_most_unusual") for x in found], 1))
+                row += [format_mean([_value(x, level, what) for x in cell_lines], 3) for what in ("auroc", "ap")]
+                row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, cell_lines, level)))
+            row.append(format_mean([x["result"].get("true_of_most_unusual") for x in cell_lines], 1))
             rows.append(tuple(row))
     note = (
         "incidents: events by the score of their incident. kept: share of AUROC − 0.5 and of AUPR of the same people's "
@@ -84,7 +84,7 @@ def _quality_table(lines: list[Line], data: str) -> Table:
     for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data)):
         recordings = [x["result"]["recording"] for x in select_lines(lines, data=data, phone=phone)]
         distinct = list(
-            {str(sorted(told.items())): told for told in recordings if told}.values()
+            {str(sorted(recording.items())): recording for recording in recordings if recording}.values()
         )  # not once per method
         if distinct:
             rows.append((phone, *quality_row(distinct)))
@@ -114,8 +114,8 @@ QUALITY_NOTE = (
 def quality_row(recordings: list[dict[str, Any]]) -> list[str]:
     """Cells of QUALITY over some recordings."""
     rows = [{**m, "positives_found": 1 - m["missed"] / m["positives"]} if m.get("positives") else m for m in recordings]
-    return [format_mean([_scaled(m.get(key), scale) for m in rows], digits) for _, key, scale, digits in QUALITY]
+    return [format_mean([_scale(m.get(key), scale) for m in rows], digits) for _, key, scale, digits in QUALITY]
 
 
-def _scaled(value: float | None, scale: float) -> float | None:
+def _scale(value: float | None, scale: float) -> float | None:
     return None if value is None else scale * value

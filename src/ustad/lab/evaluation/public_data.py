@@ -49,10 +49,10 @@ def choose_agents(data: Dataset, agents: int, seed: int) -> list[object]:
     """The labelled agents, and as many others as make up the number."""
     everybody = pc.unique(data.events["agent_id"]).to_pylist()
     labels = data.labels
-    labelled = set() if labels is None else set(_labelled_agents(data, labels))
-    others = [agent for agent in everybody if agent not in labelled]
-    order = np.random.default_rng(seed).permutation(len(others))[: max(0, agents - len(labelled))]
-    return [*(agent for agent in everybody if agent in labelled), *(others[i] for i in order)]
+    labelled_agents = set() if labels is None else set(_labelled_agents(data, labels))
+    others = [agent for agent in everybody if agent not in labelled_agents]
+    order = np.random.default_rng(seed).permutation(len(others))[: max(0, agents - len(labelled_agents))]
+    return [*(agent for agent in everybody if agent in labelled_agents), *(others[i] for i in order)]
 
 
 def _labelled_agents(data: Dataset, labels: pa.Table) -> list[object]:
@@ -79,8 +79,8 @@ def prepare_geolife(directory: Path, keep: Path, agents: int | None, seed: int) 
     data = load_directory(place)
     first = busiest_days(data, SPAN)
     events = data.between(first, first + SPAN - 1)
-    kept = replace(data.only(pc.unique(events["agent_id"]).to_pylist()), events=events)
-    save_directory(replace(kept, meta={**data.meta, "name": "geolife"}), cut)
+    part = replace(data.only(pc.unique(events["agent_id"]).to_pylist()), events=events)
+    save_directory(replace(part, meta={**data.meta, "name": "geolife"}), cut)
     return Source("geolife", str(cut))
 
 

@@ -58,7 +58,7 @@ def carry_truth(town: Path, place: Path, near_m: float = 250.0, name: str | None
     figures = measure_extraction(truth.events, data.events, near_m)
     if truth.labels is not None:
         labels = carry_labels(truth.labels, truth.events, data.events, near_m)
-        figures |= {"positives": labels.positives, "missed": labels.missed}
+        figures |= {"positives": labels.positives, "missed": labels.n_missed}
         write_table(labels.labels, place / "labels.parquet")
     write_table(truth.agent_labels, place / "agent_labels.parquet")
     meta = {**data.meta, "name": name or truth.meta["name"], "split": truth.meta["split"], "recording": figures}

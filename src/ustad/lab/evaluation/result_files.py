@@ -81,15 +81,17 @@ def command(words: Sequence[str] | None = None) -> str:
     words = list(sys.argv[1:] if words is None else words)
     if words[:1] != ["lab"] or words[1:2] not in (["experiment"], ["benchmark"]):
         return ""
-    kept, is_value = ["ustad"], False
+    command_words, is_value = ["ustad"], False
     for i, word in enumerate(words):
         name, _, value = word.partition("=")
         if words[1] == "benchmark" and i and words[i - 1] == "--data":
-            kept.append("DIRECTORY")
+            command_words.append("DIRECTORY")
         elif not is_value and name not in _DIRECTORIES:
-            kept.append(f"{name}=DIRECTORY" if os.sep in value else Path(word).name if os.sep in word else word)
+            command_words.append(
+                f"{name}=DIRECTORY" if os.sep in value else Path(word).name if os.sep in word else word
+            )
         is_value = not is_value and name in _DIRECTORIES and not value
-    return " ".join(kept)
+    return " ".join(command_words)
 
 
 @cache

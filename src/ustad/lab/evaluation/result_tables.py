@@ -43,7 +43,7 @@ KIND_NAMES = {
 #: Baselines that learn a network and that the paper prints figures of: what USTAD is compared with.
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
-ENDED = "stopped by itself"
+ENDED_HEAD = "stopped by itself"
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
@@ -118,8 +118,8 @@ def base_name(lines: list[Line], data: str) -> str:
     return next(line["source"]["name"] for line in lines if line["data"] == data)
 
 
-def select_lines(lines: list[Line], **wanted: Any) -> list[Line]:
-    return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
+def select_lines(lines: list[Line], **conditions: Any) -> list[Line]:
+    return [line for line in lines if all(line.get(k) == v for k, v in conditions.items())]
 
 
 def after(lines: list[Line], steps: Steps) -> list[Line]:
@@ -138,7 +138,7 @@ def prediction_tables(lines: list[Line]) -> list[Table]:
 def _prediction_table(lines: list[Line], data: str) -> Table:
     columns = [(what, term) for what in ("mae", "mape") for term in ("x", "y", "start", "duration")]
     columns.append(("accuracy", "poi"))
-    heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %", ENDED]
+    heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %", ENDED_HEAD]
     paper = read_published()["prediction"].get(base_name(lines, data), {})
     rows = []
     for method in [*dict.fromkeys(x["method"] for x in select_lines(lines, data=data)), "rejection"]:
@@ -159,8 +159,8 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
 
 def count_ended(lines: list[Line]) -> str:
     """How many of the networks stopped by themselves, of all that were trained; a dash where none was."""
-    trained = [line for line in lines if line.get("training")]
-    return f"{sum(map(has_ended, trained))} of {len(trained)}" if trained else "–"
+    trainings = [line for line in lines if line.get("training")]
+    return f"{sum(map(has_ended, trainings))} of {len(trainings)}" if trainings else "–"
 
 
 def has_ended(line: Line) -> bool:
@@ -172,8 +172,8 @@ def has_ended(line: Line) -> bool:
 def prediction_values(lines: list[Line], data: str, method: str, what: str, *, term: str) -> list[float]:
     """One figure per seed; `rejection` is USTAD without its most uncertain five per cent."""
     rejects = method == "rejection"
-    found = select_lines(lines, data=data, method="ustad-plain" if rejects else method)
-    rows = [row for line in found for row in line["result"]["rows"] if row["term"] == term]
+    term_lines = select_lines(lines, data=data, method="ustad-plain" if rejects else method)
+    rows = [row for line in term_lines for row in line["result"]["rows"] if row["term"] == term]
     return [row[what] for row in rows if (row["rejected"] > 0) == rejects and what in row]
 
 
@@ -186,7 +186,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     heads = ["method", "seeds"]
     for level in LEVELS:
         heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
-    heads.append(ENDED)
+    heads.append(ENDED_HEAD)
     paper = read_published()["detection"].get(base_name(lines, data), {})
     rows = []
     for method, window in dict.fromkeys((x["method"], x["window"]) for x in select_lines(lines, data=data)):
@@ -223,9 +223,10 @@ def seconds_tables(results: Results) -> list[Table]:
     rows = []
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
-            found = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
+            method_lines = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
             fit, rest = zip(
-                *(method_seconds(select_lines(found, seed=seed)) for seed in {x["seed"] for x in found}), strict=True
+                *(method_seconds(select_lines(method_lines, seed=seed)) for seed in {x["seed"] for x in method_lines}),
+                strict=True,
             )
             rows.append((data, NAMES[method], f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
     heads = ("data", "method", "fit s", "score, predict and evaluate s")
@@ -241,12 +242,12 @@ def method_seconds(lines: list[Line]) -> tuple[float, float]:
 
 def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str, float, float] | None:
     """The most competitive deep baseline: its name, mean and standard deviation over seeds."""
-    found = {m: detection_values(lines, data, m, level, what=what) for m in DEEP}
-    found = {m: v for m, v in found.items() if v}
-    if not found:
+    values_by_method = {m: detection_values(lines, data, m, level, what=what) for m in DEEP}
+    values_by_method = {m: v for m, v in values_by_method.items() if v}
+    if not values_by_method:
         return None
-    best = max(found, key=lambda m: float(np.mean(found[m])))
-    values = np.array(found[best])
+    best = max(values_by_method, key=lambda m: float(np.mean(values_by_method[m])))
+    values = np.array(values_by_method[best])
     return best, float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 

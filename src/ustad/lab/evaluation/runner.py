@@ -39,7 +39,7 @@ LIGHT = ("random", "visit-rate", "visit-rate-causal", "visit-rate-category", "vi
 class Ran:
     """How many cells were run, and how many are left because time ran out."""
 
-    done: int
+    n_done: int
     left: int
 
 
@@ -69,10 +69,10 @@ def run(
     out: Path,
     work: Path,
     device: str = "auto",
+    *,
     workers: int = 1,
     minutes: float | None = None,
     fit_minutes: float = 0.0,
-    *,
     begin_minutes: float | None = None,
     cut_again: bool = False,
 ) -> Ran:
@@ -94,7 +94,7 @@ def run(
     in_turn = sorted(jobs.values(), key=_turn)
     say(f"{count} of {len(cells)} cells to run")
     place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes))
-    finished, failures = 0, []
+    n_finished, failures = 0, []
     with track("experiments", count) as advance:
         for line in _lines(in_turn, place, workers):
             advance(1, f"{line['experiment']} {line['data']}")
@@ -103,14 +103,14 @@ def run(
                 say(f"{line['experiment']} {line['data']}: {line['failed']}")
             else:
                 append_line(out / f"{line['experiment']}.jsonl", line)
-                finished += 1
+                n_finished += 1
     if failures:
         first = failures[0]
         raise DataError(
             f"{len(failures)} of {count} cells failed, the first ({first['experiment']} on {first['data']}): "
             f"{first['failed']}; the others are kept, run again to try these once more"
         )
-    return Ran(finished, count - finished)
+    return Ran(n_finished, count - n_finished)
 
 
 def is_cut(line: Line) -> bool:
@@ -211,7 +211,7 @@ class _Bench:
     def _models(self, cell: Cell) -> FittedModels:
         key = (cell.source, cell.seed, cell.budget)
         if self.models is None or (self.models.source, self.models.seed, self.models.budget) != key:
-            self.models = FittedModels(*key, self.place.work, self.place.device)
+            self.models = FittedModels(*key, self.place.work, device=self.place.device)
         return self.models
 
 
@@ -223,14 +223,14 @@ def attempt(cell: Cell, models: FittedModels) -> Line:
         except torch.OutOfMemoryError as error:
             _free_memory()
             if pause is None:
-                return _failed(cell, error)
+                return _describe_failure(cell, error)
             time.sleep(pause)
         except Exception as error:  # whatever it was, it is told at the end, and hours of other cells go on
-            return _failed(cell, error)
+            return _describe_failure(cell, error)
     raise AssertionError("unreachable: the last attempt returns")
 
 
-def _failed(cell: Cell, error: Exception) -> Line:
+def _describe_failure(cell: Cell, error: Exception) -> Line:
     kind = "" if isinstance(error, (DataError, ConfigError)) else f"{type(error).__name__}: "
     message = f"{kind}{' '.join(str(error).split())}"
     return {"experiment": cell.experiment, "data": cell.source.label, **cell.options, "failed": message}

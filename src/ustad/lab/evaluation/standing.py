@@ -58,7 +58,7 @@ def standing(results: Results) -> list[Table]:
             verdicts = [_against_deep(lines, data, level, what) for what, _ in MEASURES]
             if not all(verdicts):
                 continue
-            tail_shares = [_calibrated(lines, data, level, what) for what, _ in MEASURES]
+            tail_shares = [_format_calibrated(lines, data, level, what) for what, _ in MEASURES]
             others = (_both(lines, data, method, level) for method in BESIDE)
             count = len(detection_values(lines, data, "ustad-plain", level, what="auroc"))
             ours = _both(lines, data, "ustad-plain", level)
@@ -97,7 +97,7 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     return f"**{word}** {figure}; spread {plain(margin[1])}"
 
 
-def _calibrated(lines: list[Line], data: str, level: str, what: str) -> str:
+def _format_calibrated(lines: list[Line], data: str, level: str, what: str) -> str:
     """The same figure with tail shares against a normal week in place of ranks; empty where it was not measured."""
     own = [x["result"] for x in select_lines(lines, data=data, method="ustad-plain", window="day")]
     values = [result["calibrated"][level][what] for result in own if level in result.get("calibrated", {})]
@@ -113,13 +113,13 @@ def goal_tables(results: Results) -> list[Table]:
     for level, limit in limits.items():
         for method in AS_PRINTED:
             if values := detection_values(results["detection"], data, method, level, what="auroc"):
-                asked = f"{level} of {data}: AUROC ≥ {limit}"
-                rows.append((NAMES[method], asked, plain(float(np.mean(values))), _met(np.mean(values) >= limit)))
+                goal = f"{level} of {data}: AUROC ≥ {limit}"
+                rows.append((NAMES[method], goal, plain(float(np.mean(values))), _say_met(np.mean(values) >= limit)))
     heads = ("", "asked", "measured", "")
     return [Table("goals", "What was asked of the reproduction", heads, tuple(rows))] if rows else []
 
 
-def _met(is_met: object) -> str:
+def _say_met(is_met: object) -> str:
     return "met" if is_met else "missed"
 
 
@@ -136,9 +136,9 @@ def _ahead_goals(results: Results, method: str) -> list[tuple[str, ...]]:
             if best is None or len(ours) < 2:
                 continue
             mean, spread = float(np.mean(ours)), max(float(np.std(ours, ddof=1)), best[2])
-            asked = f"{level} of {data}: AUROC above every deep baseline by more than the spread"
-            told = f"{plain(mean)} against {plain(best[1])} ({NAMES[best[0]]}), spread {plain(spread)}"
-            rows.append((NAMES[method], asked, told, _met(mean - best[1] > spread)))
+            goal = f"{level} of {data}: AUROC above every deep baseline by more than the spread"
+            outcome = f"{plain(mean)} against {plain(best[1])} ({NAMES[best[0]]}), spread {plain(spread)}"
+            rows.append((NAMES[method], goal, outcome, _say_met(mean - best[1] > spread)))
     return rows
 
 
@@ -153,28 +153,28 @@ def _prediction_goals(results: Results, method: str) -> list[tuple[str, ...]]:
             if not all(values):
                 continue
             ours, theirs = (float(np.mean(v)) for v in values)
-            name, told = TERMS[term].split(" (")[0], f"{ours:.4g} against {theirs:.4g} {UNITS[term]}"
+            name, outcome = TERMS[term].split(" (")[0], f"{ours:.4g} against {theirs:.4g} {UNITS[term]}"
             if term == "poi":
-                asked, is_met = f"{data}: {name} within two points of Dual-Tr", ours >= theirs - KINDS_BEHIND
+                goal, is_met = f"{data}: {name} within two points of Dual-Tr", ours >= theirs - KINDS_BEHIND
             else:
-                asked, is_met = f"{data}: {name} predicted at least as well as by Dual-Tr", ours <= theirs
-            rows.append((NAMES[method], asked, told, _met(is_met)))
+                goal, is_met = f"{data}: {name} predicted at least as well as by Dual-Tr", ours <= theirs
+            rows.append((NAMES[method], goal, outcome, _say_met(is_met)))
     return rows
 
 
 def causes(results: Results) -> list[str]:
     """For each data set: what USTAD predicts better and worse than the Transformer, and which of its scores is best."""
-    told = []
+    paragraphs = []
     for data in sets(results["detection"]):
         sentences = [
             *_predictions(results["prediction"], data),
             *_parts(results, data),
             *_trips(results["detection"], data),
-            *_searched(results, data),
+            *_say_searched(results, data),
         ]
         if sentences:
-            told.append(f"{data}: {' '.join(sentences)}")
-    return told
+            paragraphs.append(f"{data}: {' '.join(sentences)}")
+    return paragraphs
 
 
 def _predictions(lines: list[Line], data: str) -> list[str]:
@@ -205,7 +205,7 @@ def _trips(lines: list[Line], data: str) -> list[str]:
     return [f"With trips among its features it has {', '.join(words)}."]
 
 
-def _searched(results: Results, data: str) -> list[str]:
+def _say_searched(results: Results, data: str) -> list[str]:
     """What the searched λ changes: kinds of place and detection."""
     kinds = [prediction_values(results["prediction"], data, m, "accuracy", term="poi") for m in AS_PRINTED[::-1]]
     areas = [
@@ -225,8 +225,8 @@ def _parts(results: Results, data: str) -> list[str]:
     """The best single score of the same model, and the network without uncertainty, by level."""
     sentences = []
     for level in LEVELS:
-        found = {how: score_values(results["scores"], data, how, level, what="auroc") for how in SCORES}
-        means = {how: float(np.mean(values)) for how, values in found.items() if values}
+        values_by_score = {how: score_values(results["scores"], data, how, level, what="auroc") for how in SCORES}
+        means = {how: float(np.mean(values)) for how, values in values_by_score.items() if values}
         if not means:
             continue
         best = max(means, key=lambda how: means[how])

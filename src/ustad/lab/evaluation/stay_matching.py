@@ -25,17 +25,17 @@ _BLOCK = 10**11  # seconds between agents on one axis of time
 class Matching:
     """Rows of true stays that extracted stays show.
 
-    `shown` [extracted]: the true stay that shares most time with it, at whatever place, or -1. `metres` [extracted]:
-    how far apart the two are. `near` [extracted]: whether that is near enough to be the same place.
+    `truth_row` [extracted]: the true stay that shares most time with it, at whatever place, or -1.
+    `metres` [extracted]: how far apart the two are. `near` [extracted]: whether that is near enough to be one place.
     """
 
-    shown: np.ndarray
+    truth_row: np.ndarray
     metres: np.ndarray
     near: np.ndarray
 
     def pieces(self, n_true: int) -> np.ndarray:
         """How many extracted stays show each true stay at its place: int [true]."""
-        return np.bincount(self.shown[self.near], minlength=n_true)
+        return np.bincount(self.truth_row[self.near], minlength=n_true)
 
 
 def match_stays(truth: pa.Table, stays: pa.Table, near_m: float = 250.0) -> Matching:
@@ -52,9 +52,9 @@ def match_stays(truth: pa.Table, stays: pa.Table, near_m: float = 250.0) -> Matc
     candidate = order[np.arange(len(row)) - np.repeat(begin, last - first) + first[row]]
     overlap = np.minimum(t_end[candidate], e_end[row]) - np.maximum(t_start[candidate], e_start[row])
     best = np.lexsort((t_start[candidate], -overlap, row))
-    kept = best[np.unique(row[best], return_index=True)[1]]
+    best_of_row = best[np.unique(row[best], return_index=True)[1]]
     truth_row = np.full(len(e_start), -1, np.int64)
-    truth_row[row[kept]] = candidate[kept]
+    truth_row[row[best_of_row]] = candidate[best_of_row]
     metres = np.full(len(truth_row), np.inf)
     has_truth = truth_row >= 0
     here = [stays[name].to_numpy()[has_truth] for name in ("lat", "lon")]
@@ -87,7 +87,7 @@ def measure_extraction(truth: pa.Table, stays: pa.Table, near_m: float = 250.0) 
     within `near_m`, and with the same POI; start and end errors in seconds, of all and of those with a fix near.
     """
     matching = match_stays(truth, stays, near_m)
-    pieces, has_truth = matching.pieces(truth.num_rows), matching.shown >= 0
+    pieces, has_truth = matching.pieces(truth.num_rows), matching.truth_row >= 0
     result: dict[str, Any] = {
         "true_stays": truth.num_rows,
         "extracted_stays": stays.num_rows,
@@ -95,7 +95,7 @@ def measure_extraction(truth: pa.Table, stays: pa.Table, near_m: float = 250.0) 
         "pieces": float(pieces[pieces > 0].mean()) if pieces.any() else None,
         "spurious": float(np.mean(~has_truth)) if len(has_truth) else None,
         "places_near": float(matching.near[has_truth].mean()) if has_truth.any() else None,
-        "places_right": _same_poi(truth, stays, matching.shown),
+        "places_right": _same_poi(truth, stays, matching.truth_row),
     }
     for name, column, pick in (("start", "started_at", np.minimum), ("end", "finished_at", np.maximum)):
         result |= _errors_of(truth, stays, matching, name, column=column, pick=pick)
@@ -116,7 +116,7 @@ def _errors_of(
 ) -> dict[str, float | None]:
     """Errors of the first start (or last end) among a true stay's pieces: absolute seconds, median and 95 %."""
     rows = np.flatnonzero(matching.near)
-    truth_row = matching.shown[rows]
+    truth_row = matching.truth_row[rows]
     moment, target = _seconds(stays, column)[rows], _seconds(truth, column)
     outer = target.copy()
     outer[truth_row] = moment  # any of them, to begin with
@@ -140,17 +140,17 @@ class CarriedLabels:
 
     labels: pa.Table
     positives: int
-    missed: int
+    n_missed: int
 
 
-def carry_labels(labels: pa.Table, truth: pa.Table, extracted: pa.Table, near_m: float = 250.0) -> CarriedLabels:
+def carry_labels(labels: pa.Table, truth: pa.Table, extracted_stays: pa.Table, near_m: float = 250.0) -> CarriedLabels:
     """An extracted stay is labelled as the true stay it shows, where it shows it at its place."""
-    matching = match_stays(truth, extracted, near_m)
+    matching = match_stays(truth, extracted_stays, near_m)
     label_row = pc.index_in(truth["stay_id"], labels["stay_id"].combine_chunks())
     row = pc.fill_null(label_row, -1).to_numpy().astype(np.int64)  # of the label, by true stay
-    label = np.where(matching.near, row[matching.shown], -1)
+    label = np.where(matching.near, row[matching.truth_row], -1)
     stays = np.flatnonzero(label >= 0)
-    table = extracted.select(["stay_id", "agent_id", "started_at", "finished_at"]).take(pa.array(stays))
+    table = extracted_stays.select(["stay_id", "agent_id", "started_at", "finished_at"]).take(pa.array(stays))
     for name in labels.column_names:
         if name not in table.column_names:
             table = table.append_column(name, labels[name].take(pa.array(label[stays])))

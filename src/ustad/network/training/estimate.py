@@ -14,12 +14,12 @@ from ustad.events.windows import Windows
 from ustad.network.training.optimise import keep_generators, make_optimizer
 from ustad.network.training.task import Task
 from ustad.network.training.update import Update
-from ustad.progress import roughly, say, shown
+from ustad.progress import is_shown, roughly, say
 
 
 def announce(task: Task, windows: Windows, config: Config) -> None:
     """Say how long training will take at most; on a GPU the progress line does, seconds later and better."""
-    if not shown():
+    if not is_shown():
         return
     duration = ""
     if task.events.device.type == "cpu":
