@@ -1,4 +1,4 @@
-"""Words for the kinds of unusual events: the one place that maps what is stored to what people read."""
+"""Words for kinds of unusual events and for questions: the one place that maps what is stored to what people read."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
     "unsure": ("seen too little", "Unusual, but few cases like this are known."),
     "unobserved": ("not fully observed", "What makes it unusual rests on a time that nobody observed."),
 }
+#: What each question asks, in words.
+QUESTION_WORDS = {
+    "recurrence": "how often they come here", "distance": "how far from their own places", "start": "when they came",
+    "duration": "how long they stayed", "end": "when they left", "leaving": "staying on so long",
+    "elsewhere": "expected elsewhere at this hour", "silence": "no data at these hours",
+    "memory_place": "this place after the one before", "memory_start": "this time after what came before",
+    "memory_duration": "this length after what came before",
+}  # fmt: skip
 
 
 def kind_words(kind: str | None, question: str | None = None) -> str:
@@ -35,3 +43,12 @@ def kind_words(kind: str | None, question: str | None = None) -> str:
     """
     words = KIND_WORDS.get(f"{kind}/{question}") or KIND_WORDS.get(kind or "")
     return words[0] if words else kind or ""
+
+
+def question_words(name: str) -> str:
+    """What a question asks; its name where it has no words.
+
+    >>> question_words("end"), question_words("rain_here")
+    ('when they left', 'rain here')
+    """
+    return QUESTION_WORDS.get(name, name.replace("_", " "))

@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -235,3 +237,61 @@ def test_nobody_else_asks_which_judge_scores():
         if any(asks_which_judge(node) for node in ast.walk(ast.parse(path.read_text())))
     }
     assert asking == ASK_WHICH_JUDGE
+
+
+#: Rooms that see evidence alone; names that tell whose it is, and questions and columns that one source alone has.
+SEE_EVIDENCE = ("page", "service", "engine", "triage", "cli")
+WHOSE = re.compile(r"HABIT|(by|of|is)_(habits|network|paper|memory)$")
+SOURCES = {"habits", "network", "memory", "dual"}
+OF_ONE_SOURCE = {"recurrence", "elsewhere", "visits_now", "km_from_own_places", "new_place"}
+
+
+def find_conditions(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is asked: conditions, comparisons, filters, and what `and` and `or` join."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+            yield node.test
+        elif isinstance(node, ast.comprehension):
+            yield from node.ifs
+        elif isinstance(node, (ast.Compare, ast.BoolOp)):
+            yield node
+
+
+def asks_which_source(condition: ast.AST) -> bool:
+    """By a name that tells the source, by the word for it, or by comparing with what one source alone has."""
+    for node in ast.walk(condition):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if WHOSE.search(name) or (isinstance(node, ast.Constant) and node.value in SOURCES):
+            return True
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        sides += [one for side in sides for one in getattr(side, "elts", ())]
+        if any(isinstance(side, ast.Constant) and side.value in OF_ONE_SOURCE for side in sides):
+            return True
+    return False
+
+
+def test_rooms_that_see_evidence_do_not_ask_whose_it_is():
+    asking = {
+        (str(path.relative_to(SOURCE)), ast.unparse(condition))
+        for path in modules()
+        if room(path) in SEE_EVIDENCE
+        for condition in find_conditions(ast.parse(path.read_text()))
+        if asks_which_source(condition)
+    }
+    assert asking == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if by_habits: pass",
+        "x = [n for n in names if n in HABITS]",
+        "x = a if content.get('habits') else b",
+        "x = any(one['name'] in _ASKED_OF_HABITS for one in evidence)",
+        "x = config.model.network == 'memory'",
+        "if 'new_place' in value: pass",
+        "x = name in ('start', 'recurrence')",
+    ],
+)
+def test_such_questions_are_noticed(line):
+    assert any(asks_which_source(condition) for condition in find_conditions(ast.parse(line)))

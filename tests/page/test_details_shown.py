@@ -44,9 +44,8 @@ def test_without_details_the_evidence_says_what_was_expected(every: Scores, some
         if incident is not None:
             assert newer[key] == older[key]
             continue
-        assert newer[key]["habits"]["share"] == older[key]["habits"]["share"]
-        facts = {name: value for name, value in newer[key]["habits"].items() if not isinstance(value, dict)}
-        assert facts == {name: pytest.approx(older[key]["habits"][name], rel=1e-5) for name in facts}
+        assert newer[key]["evidence"] == older[key]["evidence"]
+        assert newer[key]["facts"] == {name: pytest.approx(v, rel=1e-5) for name, v in older[key]["facts"].items()}
         for term in ("start", "duration"):
             for part in ("expected", "observed", "spread", "error"):
                 value = older[key]["terms"][term][part]
@@ -56,7 +55,7 @@ def test_without_details_the_evidence_says_what_was_expected(every: Scores, some
 
 def test_scores_alone_still_show_their_questions(some: Scores) -> None:
     alone = contents(some, some.events)
-    assert all("surprise" in content["habits"] for content in alone.values())
+    assert all({"recurrence", "start"} < content["evidence"].keys() for content in alone.values())
     assert all(content["terms"]["start"]["observed"] is not None for content in alone.values())
 
 

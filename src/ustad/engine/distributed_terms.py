@@ -50,7 +50,7 @@ class DistributedTerms(NetworkSource):
             habit_table.slice(0, 0), "nobody.parquet"
         )  # the span of days, for buckets without any history
         with_rows = events.append_column(_ROW, pa.array(np.arange(events.num_rows)))
-        tables = {"habits": habit_table, "before": before, "events": with_rows}
+        tables = {"histories": habit_table, "before": before, "events": with_rows}
         pieces = {
             name: set(buckets.write(place / name, table, "all", entity, buckets=self.partitions))
             for name, table in tables.items()
@@ -84,7 +84,7 @@ def _terms(payload: tuple[int, list[str]], context: tuple[Place, str, str]) -> d
     tables = {name: buckets.read(place / name, number, ["all"])[0] for name in names}
     events = tables["events"]
     memory = _load(place, identity, device)
-    habits = tables["habits"] if "habits" in tables else place.read_table("nobody.parquet")
+    habits = tables["histories"] if "histories" in tables else place.read_table("nobody.parquet")
     terms = memory.terms(Habits.from_table(habits), events.drop_columns([_ROW]), tables.get("before"))
     arrays = {name: np.ascontiguousarray(values) for name, values in terms.items()}
     place.write_bytes(pack({**arrays, _ROW: events[_ROW].to_numpy()}), f"terms/{number:05d}.safetensors")

@@ -22,7 +22,7 @@ from ustad import artefact
 from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.folder import Place
-from ustad.habits.habit_source import HABITS
+from ustad.habits.habit_source import HISTORIES
 from ustad.tables import DataError
 
 if TYPE_CHECKING:  # torch, which workers that score by habits do without
@@ -67,10 +67,10 @@ class ModelPlace:
 
     def divide_habits(self, target: Place, number: int) -> None:
         """The habits of each bucket's entities into a file of their own; a piece at a time."""
-        if not self.place.exists(HABITS) or target.exists("done"):
+        if not self.place.exists(HISTORIES) or target.exists("done"):
             return
         target.remove()
-        file = pq.ParquetFile(f"{self.place.root}/{HABITS}", filesystem=self.place.filesystem)
+        file = pq.ParquetFile(f"{self.place.root}/{HISTORIES}", filesystem=self.place.filesystem)
         entity = file.schema_arrow.metadata[b"entity"].decode()
         for i, batch in enumerate(file.iter_batches(1 << 17)):
             buckets.write(target, pa.Table.from_batches([batch], file.schema_arrow), f"{i:06d}", entity, buckets=number)

@@ -213,7 +213,7 @@ def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[st
     )  # fmt: skip
     say(f"training the {_WORDS[plan.what]} with {scaling.num_workers} worker(s) of the cluster")
     try:
-        with _say_epochs(plan.directory if plan.what == "network" else None), given_back():
+        with _say_epochs(plan.directory), given_back():
             trainer.fit()
     except (ray.exceptions.RayError, ray.train.TrainingFailedError) as error:
         raise ConfigError(f"training failed on the cluster: {_reason(error)}") from error
@@ -259,7 +259,7 @@ def _loop(settings: dict[str, Any]) -> None:
     plan: _Plan = settings["plan"]
     lessons, config = plan.lessons(), Config.from_dict(plan.place.read_json("config.json"))
     device = torch.device(plan.device)
-    weights, facts = (_train_network if plan.what == "network" else _train_memory)(plan, lessons, config, device)
+    weights, facts = _TRAINED_BY[plan.what](plan, lessons, config, device)
     if ProcessGroup.current().rank == 0:
         plan.place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "last.safetensors")
         plan.place.write_json(facts, "result.json")
@@ -287,3 +287,6 @@ def _train_memory(
         lessons.train, lessons.stopping, encoder, config, device, checkpoints, checkpoints is not None, first
     )  # fmt: skip
     return model.network.state_dict(), {}
+
+
+_TRAINED_BY = {"network": _train_network, "memory": _train_memory}

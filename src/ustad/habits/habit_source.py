@@ -41,7 +41,7 @@ from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
 
 #: The file of the histories in a model directory.
-HABITS = "habits.parquet"
+HISTORIES = "habits.parquet"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class HabitSource(HabitModel, HistorySource):
 
     # --------------------------------------------------------------------------------------- storing
     def save(self, place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        write_table(self.habits.to_table(self.schema.entity), place / HABITS)
+        write_table(self.habits.to_table(self.schema.entity), place / HISTORIES)
         tensors = {f"population.{field.name}": getattr(self.population, field.name) for field in fields(Population)}
         tensors |= {"widths.kind": self.widths.by_kind, "widths.visits": self.widths.by_visits}
         if self.absences is not None:
@@ -182,7 +182,9 @@ class HabitSource(HabitModel, HistorySource):
             Frame.from_dict(facts["frame"]),
             _read_population(tensors),
             Recurrence(*facts["recurrence"]),
-            Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
+            Habits.from_table(
+                read_table(place / HISTORIES) if whole else pq.read_schema(place / HISTORIES).empty_table()
+            ),
             absorb_after=config.scoring.absorb_after,
             widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
             absences=Distribution.from_tensors(tensors, "final.absences")

@@ -19,31 +19,26 @@ from sqlalchemy import Connection, select
 
 from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
+from ustad.kind_words import question_words
 from ustad.page import records as r
 from ustad.page.cases import cases_of
 from ustad.page.company import company
 from ustad.page.days_here import days_here
 from ustad.page.queries import E, events_by_key, iso
 from ustad.page.store import chunks
+from ustad.page.stored_evidence import WHOLE_EVENT, stands_apart, unpack_evidence, unpack_facts
+from ustad.page.translate import Layout
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.explain import log_tails, shares
+from ustad.scoring.explain import log_tails
 from ustad.tables import TIMESTAMP
 from ustad.ties import rounded
 
 HISTORY = 5_000
 PLACES = 40
 VERDICTS = 20
-#: What habits say of a feature, and that they know no neighbours.
-SAID_BY_HABITS = ("expected", "observed", "error", "spread")
+#: What is shown of a feature beside questions that stand apart, and that nothing is said of known events.
+EXPECTATION = ("expected", "observed", "error", "spread")
 NO_NEIGHBOURS = {"distance": None, "pct": None, "share": 0.0}
-#: What each term of a score by habits asks.
-HABIT_WORDS = {
-    "recurrence": "how often they come here", "distance": "how far from their own places", "start": "when they came",
-    "duration": "how long they stayed", "end": "when they left", "leaving": "staying on so long",
-    "elsewhere": "expected elsewhere at this hour", "silence": "no data at these hours",
-    "memory_place": "this place after the one before", "memory_start": "this time after what came before",
-    "memory_duration": "this length after what came before",
-}  # fmt: skip
 #: An absence is shown from this p-value down, or where it is part of an incident.
 RARE_ABSENCE = 0.01
 DEGREES = 3  # decimals that make one place of events without a POI, about 100 m
@@ -116,23 +111,25 @@ _DETAILS = select(r.details.c.key, r.details.c.content)
 
 
 def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[str, Any]:
-    """What the score was made from, and nothing else. A score by habits shows its questions and what was expected. A
-    score by the network shows percentiles, uncertainties and the distance to known events."""
-    habits = _habits(content.get("habits"))
-    if habits is not None:
-        features = [f for f in schema.features if _asked_by_habits(f, schema)]
+    """What the score was made from, and nothing else. Questions about one feature stand with it: percentiles,
+    uncertainties, shares. Where there are others, all stand in a list (`habits`), and features show expectations."""
+    evidence, questions = unpack_evidence(content), Layout.of(schema).questions
+    if stands_apart(evidence, questions):
+        asked = {questions[one["name"]][0] for one in evidence if one["name"] in questions}
+        features = [f for f in schema.features if _is_of_visits(f, schema) or asked & {t.name for t in f.terms()}]
+        listed = {"terms": _questions(evidence), **unpack_facts(content)}
         return {
-            "features": _features(features, row, content, {}, only=SAID_BY_HABITS),
+            "features": _features(features, row, content, {}, only=EXPECTATION),
             "knn": NO_NEIGHBOURS,
-            "habits": habits,
+            "habits": listed,
         }
-    share = _shares(schema, content)
-    knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share["knn"]}
+    share = _shares(schema, evidence)
+    knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share[WHOLE_EVENT]}
     return {"features": _features(schema.features, row, content, share), "knn": knn, "habits": None}
 
 
-def _asked_by_habits(feature: Feature, schema: EventSchema) -> bool:
-    """Habits know when, how long, where, and what kind of place."""
+def _is_of_visits(feature: Feature, schema: EventSchema) -> bool:
+    """When, how long, where, and what kind of place."""
     if feature.kind == "place" or feature.source in (("@minute_of_day",), ("@duration",)):
         return True
     return feature is next((f for f in schema.features if f.kind == "categorical" and f.columns), None)
@@ -158,15 +155,12 @@ def _features(
     return rows
 
 
-def _shares(schema: EventSchema, content: dict[str, Any]) -> dict[str, float]:
-    """Each scored feature's share of the score (a place: that of its two terms), and `knn`'s: together 1."""
-    terms = content.get("terms", {})
-    features = {t.name: t.feature for t in schema.terms() if t.scored and t.name in terms}
-    percentiles = [terms[name].get("pct") for name in features] + [content.get("pct_knn")]
-    parts = shares(log_tails(np.array([percentiles], float)))[0]
-    share = dict.fromkeys((*features.values(), "knn"), 0.0)
-    for name, part in zip((*features.values(), "knn"), parts, strict=True):
-        share[name] += float(part)
+def _shares(schema: EventSchema, evidence: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Each feature's share of the score (a place: that of its two terms), and that of the event as a whole."""
+    features = {t.name: t.feature for t in schema.terms()}
+    share = dict.fromkeys((*features.values(), WHOLE_EVENT), 0.0)
+    for one in evidence:
+        share[features.get(one["name"], WHOLE_EVENT)] += one["share"]
     return share
 
 
@@ -192,19 +186,18 @@ def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, A
     return answer
 
 
-def _habits(content: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the score by habits is made of: each term in words, with its share; none where the network scored."""
-    if not content:
-        return None
-    surprise = {name: value for name, value in content["surprise"].items() if value is not None}
-    total = sum(surprise.values()) or 1.0
-    words = {name: HABIT_WORDS.get(name, name.replace("_", " ")) for name in surprise}
-    shares = {name: content.get("share", {}).get(name, value / total) or 0.0 for name, value in surprise.items()}
-    terms = [
-        {"name": name, "label": words[name], "surprise": surprise[name], "share": shares[name]}
-        for name in sorted(surprise, key=lambda name: (-rounded(shares[name]), -rounded(surprise[name])))
+def _questions(evidence: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each question in words, with how rare the answer is and its share; the largest share first."""
+    order = sorted(evidence, key=lambda one: (-rounded(one["share"]), -rounded(one["surprise"])))
+    return [
+        {
+            "name": one["name"],
+            "label": question_words(one["name"]),
+            "surprise": one["surprise"],
+            "share": one["share"],
+        }
+        for one in order
     ]
-    return {"terms": terms, **{name: value for name, value in content.items() if name not in ("surprise", "share")}}
 
 
 def _surprise(pct: float | None) -> float:

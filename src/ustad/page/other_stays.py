@@ -20,40 +20,34 @@ from ustad.events.words import clock_words, distance_words
 from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.store import chunks
+from ustad.page.stored_evidence import unpack_facts
 
-#: As near as this is the same own place, km, as in habits.
+#: As near as this is the same own place, km, as in an agent's history.
 SAME_PLACE_KM = 0.15
 
 
 def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same events; those that lead an incident from an own place say what else it holds."""
     leads = {int(a["id"]): a for a in answers if a["incident_id"] and not a["echo"]}
-    at_own = [key for part in chunks(list(leads)) for key in _at_own_places(connection, part)]
+    at_own = [key for key, is_new in _are_new(connection, list(leads)).items() if is_new is False]
     others = _others(connection, [leads[key] for key in at_own])
-    new = _at_new_places(connection, [e.key for events in others.values() for e in events])
+    is_new = _are_new(connection, [e.key for events in others.values() for e in events])
     for key in at_own:
         lead = leads[key]
         stays = [e for e in others.get((lead["agent_id"], lead["incident_id"]), []) if _apart(lead, e) > SAME_PLACE_KM]
         before = _right_before(connection, lead, stays)
-        if before is not None and (_is_at_home(lead["reason"]) or before.key in new):
+        if before is not None and (_is_at_home(lead["reason"]) or is_new.get(before.key)):
             lead["led_by"] = _summary(before)
         elif stays:
             lead["with_it"] = _words(lead, max(stays, key=lambda e: (e.score, e.started_at)))
     return list(answers)
 
 
-def _at_own_places(connection: Connection, keys: Sequence[int]) -> list[int]:
-    """Those of the events that habits scored, at a place they knew."""
-    query = select(r.details.c.key, r.details.c.content).where(r.details.c.key.in_(keys))
-    contents = {row.key: json.loads(row.content).get("habits") for row in connection.execute(query)}
-    return [key for key, habits in contents.items() if habits and habits.get("new_place") is False]
-
-
-def _at_new_places(connection: Connection, keys: Sequence[int]) -> set[int]:
-    """Those of the events that habits scored, at a place they did not know."""
+def _are_new(connection: Connection, keys: Sequence[int]) -> dict[int, bool | None]:
+    """Of each event whether it is at a place that its agent's history does not know; None where nobody says so."""
     query = select(r.details.c.key, r.details.c.content)
     rows = [row for part in chunks(keys) for row in connection.execute(query.where(r.details.c.key.in_(part)))]
-    return {row.key for row in rows if (json.loads(row.content).get("habits") or {}).get("new_place") is True}
+    return {row.key: unpack_facts(json.loads(row.content))["new_place"] for row in rows}
 
 
 def _right_before(connection: Connection, lead: dict[str, Any], stays: Sequence[Any]) -> Any:

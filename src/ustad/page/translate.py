@@ -23,6 +23,7 @@ from ustad.dataset import event_days, zone_of
 from ustad.events.observed import GAP_COLUMNS
 from ustad.page import records
 from ustad.page.store import Row
+from ustad.page.stored_evidence import FACTS, WHOLE_EVENT, pack_evidence
 from ustad.schema import EventSchema
 from ustad.scoring.evidence import read_evidence
 from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
@@ -30,9 +31,6 @@ from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
 WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon", "learned_score")
-#: Columns of a score by habits that belong to the event as a whole, and the questions that tell the same.
-HABITS = ("visits_now", "km_from_own_places", "new_place")
-_ASKED_OF_HABITS = {"recurrence", "distance", "elsewhere"}
 #: What the evidence says of a question → the part of its term.
 _NUMBERS = {"expected": "expected", "observed": "observed", "spread": "spread", "noise": "au", "doubt": "eu"}
 _TEXTS = ("event_id", "poi_id", "place_name", "category")
@@ -90,8 +88,8 @@ class Layout:
 
     @cached_property
     def questions(self) -> dict[str, tuple[str, float]]:
-        """Questions → the term that they ask about, and its period where it has one. Habits ask when and how long,
-        whatever the schema calls it."""
+        """Questions → the term that they ask about, and its period where it has one. When and how long are asked for
+        by these names, whatever the schema calls them."""
         sources = {"@minute_of_day": "start", "@duration": "duration"}
         by_source = {sources[f.source[0]]: f for f in self.schema.features if f.source and f.source[0] in sources}
         terms = {t.name: (t.name, self.schema.feature(t.feature).period) for t in self.schema.terms()}
@@ -156,10 +154,9 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
     for value, basics in zip(values, _basics(events, schema), strict=True):
         own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
         row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **basics}
-        evidence = read_evidence(value)
-        rows.append(_add_score(row, value, evidence))
+        rows.append(_add_score(row, value))
         extras = {n: _plain(value[n]) for n in layout.extra_columns if n in value}
-        details[row["key"]] = _detail(value, parts, evidence, extras, questions=layout.questions)
+        details[row["key"]] = _detail(value, parts, extras, layout.questions)
     return rows, details
 
 
@@ -171,10 +168,9 @@ def fresh_rows(
     rows, details = [], {}
     for (row, key), zone, score in zip(new, zones, scores, strict=True):
         basics = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
-        evidence = read_evidence(score)
-        rows.append(_add_score(basics, score, evidence))
+        rows.append(_add_score(basics, score))
         extras = {n: _plain(v) for n, v in (row.get("given") or {}).items()}
-        details[key] = _detail(score, parts, evidence, extras, questions=layout.questions)
+        details[key] = _detail(score, parts, extras, layout.questions)
     return rows, details
 
 
@@ -195,9 +191,9 @@ def _zone(name: str) -> tzinfo | None:
     return ZoneInfo(name) if is_zone(name) else None
 
 
-def _add_score(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]]) -> Row:
+def _add_score(row: Row, score: Mapping[str, Any]) -> Row:
     """A whole row of the store: the event and what belongs to its score."""
-    judgement = {name: _finite(score.get(name)) for name in _SCORES}
+    judgement, evidence = {name: _finite(score.get(name)) for name in _SCORES}, read_evidence(score)
     whole = {
         **row,
         **judgement,
@@ -234,56 +230,40 @@ def _parts_of(names: set[str], schema: EventSchema) -> Parts:
 
 
 def _detail(
-    value: Mapping[str, Any],
-    parts: Parts,
-    evidence: Sequence[Mapping[str, Any]],
-    extras: Mapping[str, Any],
-    *,
-    questions: Mapping[str, tuple[str, float]],
+    value: Mapping[str, Any], parts: Parts, extras: Mapping[str, Any], questions: Mapping[str, tuple[str, float]]
 ) -> str:
-    by_habits = any(name in value for name in HABITS) or any(one["name"] in _ASKED_OF_HABITS for one in evidence)
+    evidence = _answers(value, questions)
     content: dict[str, Any] = {
         "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in names} for t, names in parts.items()},
         "given": extras,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
+        **pack_evidence(evidence, {n: _finite(value.get(n)) for n in FACTS}),
     }
     for one in evidence:
         if one["name"] in questions:
             term, period = questions[one["name"]]
-            _fill(content["terms"].setdefault(term, {}), one, period, by_habits)
-        elif one["name"] == "knn":
+            _fill(content["terms"].setdefault(term, {}), one, period)
+        elif one["name"] == WHOLE_EVENT:
             _fill_missing(content, {"knn": one.get("observed"), "pct_knn": 1 - 10.0 ** -one["surprise"]})
-    if by_habits:
-        content["habits"] = {
-            "surprise": {one["name"]: one["surprise"] for one in evidence},
-            "share": {one["name"]: one["share"] for one in evidence},
-            **{n: _finite(value[n]) for n in HABITS if n in value},
-        }
-        _fill_missing(content["habits"], _habit_facts(evidence))
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
-def _fill(term: dict[str, Any], answer: Mapping[str, Any], period: float, by_habits: bool) -> None:
+def _answers(score: Mapping[str, Any], questions: Iterable[str]) -> list[dict[str, Any]]:
+    """The evidence of a score; in percentiles, as older tables have it, that of these questions alone."""
+    if score.get("evidence") is None:
+        names = {f"pct_{name}" for name in (*questions, WHOLE_EVENT)}
+        score = {name: value for name, value in score.items() if not name.startswith("pct_") or name in names}
+    return read_evidence(score)
+
+
+def _fill(term: dict[str, Any], answer: Mapping[str, Any], period: float) -> None:
     """What the evidence says of a term, where no detail of it is kept."""
     expected, observed = answer.get("expected"), answer.get("observed")
     _fill_missing(term, {part: answer.get(name) for name, part in _NUMBERS.items() if answer.get(name) is not None})
     if expected is not None and observed is not None:
         away = abs(observed - expected)
         _fill_missing(term, {"error": min(away, period - away) if period else away})
-    if not by_habits:
-        _fill_missing(term, {"pct": 1 - 10.0 ** -answer["surprise"]})
-
-
-def _habit_facts(evidence: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The plain facts behind the answers of habits, as far as the answers tell them."""
-    answers = {one["name"]: one for one in evidence}
-    visits, away = answers.get("recurrence", {}), answers.get("distance", {})
-    before, count = visits.get("expected"), visits.get("observed")
-    return {
-        "visits_now": None if count is None else round(count),
-        "km_from_own_places": away.get("observed"),
-        "new_place": None if before is None else before == 0,
-    }
+    _fill_missing(term, {"pct": 1 - 10.0 ** -answer["surprise"]})
 
 
 def _fill_missing(content: dict[str, Any], values: Mapping[str, Any]) -> None:

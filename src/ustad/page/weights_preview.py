@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from ustad.page import records as r
 from ustad.page.queries import E, V, iso_day
 from ustad.page.store import chunks
-from ustad.scoring.evidence import read_evidence
+from ustad.page.stored_evidence import unpack_evidence
 from ustad.triage.verdict_weights import is_alert_by_weights
 
 PREVIEW_DAYS = 30
@@ -29,7 +29,7 @@ def preview_weights(connection: Connection, weights: Mapping[str, float], p_valu
     leading = (E.score.is_not(None), E.echo.is_(False), E.incident.is_not(None), E.day >= first)
     rows = connection.execute(query.where(*leading).order_by(E.score.desc(), E.key).limit(MOST)).all()
     counts = {"alerts": 0, "go": 0, "confirmed": 0, "come": 0}
-    evidence = _read_shares(connection, [row.key for row in rows])
+    evidence = _read_evidence(connection, [row.key for row in rows])
     for row in rows:
         was = row.p_value <= p_value
         is_alert = is_alert_by_weights(row.p_value, evidence.get(row.key, []), weights, p_value)
@@ -40,16 +40,10 @@ def preview_weights(connection: Connection, weights: Mapping[str, float], p_valu
     return {"first_day": iso_day(first) if last is not None else None, **counts}
 
 
-def _read_shares(connection: Connection, keys: list[int]) -> dict[int, list[dict[str, Any]]]:
-    """The evidence of events as it is kept in the store: names and shares."""
-    shares = {}
+def _read_evidence(connection: Connection, keys: list[int]) -> dict[int, list[dict[str, Any]]]:
+    """The evidence of events as it is kept in the store."""
+    evidence = {}
     for part in chunks(keys):
         for row in connection.execute(select(r.details.c.key, r.details.c.content).where(r.details.c.key.in_(part))):
-            content = json.loads(row.content)
-            if content.get("habits"):
-                parts = content["habits"].get("share") or {}
-                shares[row.key] = [{"name": name, "share": share} for name, share in parts.items()]
-            else:
-                terms = {f"pct_{name}": of.get("pct") for name, of in content.get("terms", {}).items() if "pct" in of}
-                shares[row.key] = read_evidence({**terms, "pct_knn": content.get("pct_knn")})
-    return shares
+            evidence[row.key] = unpack_evidence(json.loads(row.content))
+    return evidence

@@ -216,7 +216,7 @@ class Distance(BaseModel):
 
 
 class HabitTerm(BaseModel):
-    """A question that a score by habits asks; `surprise` is −log10 of how rare the answer is."""
+    """A question about an event; `surprise` is −log10 of how rare the answer is."""
 
     name: str
     label: str
@@ -225,7 +225,7 @@ class HabitTerm(BaseModel):
 
 
 class Habits(BaseModel):
-    """What a score by habits is made of, and the plain facts behind it."""
+    """What a score is made of where questions are about more than one feature, and the plain facts behind it."""
 
     model_config = ConfigDict(extra="allow")
     terms: list[HabitTerm]
@@ -318,9 +318,9 @@ class DaysHere(BaseModel):
 
 
 class EventDetail(BaseModel):
-    """`habits` is null where the network scored. `cases` are those that hold the incident. Only alerts have `company`.
-    `days` is null for an event without a place or a length. `learned_score` is null where no learnt weights are in
-    use."""
+    """`habits` is null where features show every question. `cases` are those that hold the incident. Only alerts have
+    `company`. `days` is null for an event without a place or a length. `learned_score` is null where no learnt weights
+    are in use."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
