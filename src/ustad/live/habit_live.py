@@ -23,7 +23,7 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
-from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
+from ustad.evidence_source import Answers, OneAnswer, expected_numbers
 from ustad.files import as_table
 from ustad.habits.habit_model import HabitFacts
 from ustad.habits.habit_source import HabitSource
@@ -33,7 +33,7 @@ from ustad.habits.stages import history_end
 from ustad.habits.usual import usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.one_judgement import judge_one
+from ustad.live.one_judgement import first_known, judge_one
 from ustad.live.visit_log import as_visits, log_days, log_ends, log_rows, unpack_habits
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.alerts import DEFAULT_P_VALUE
@@ -154,14 +154,18 @@ class HabitLive:
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        habit_facts, raw = self._compare(entry, row, columns, visits)
-        judgement = judge_one(self.looks, self.about, raw, habit_facts)
+        habit_facts, answers = self._compare(entry, row, columns, visits)
+        replies = tuple(zip((entry.model, *self.others), answers, strict=True))
+        judgement = judge_one(self.looks, self.about, replies, visits.entity_ids)
         model, absences = entry.model, self._absences(entry, row, visits)
         usual_visits = usual(model.habits, visits, habit_facts.comparison.place, model.widths)
         usual_facts = usual_columns(
             model.habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits
         )
-        facts = {**self._facts(habit_facts, raw), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
+        facts = {
+            **self._facts(habit_facts, answers),
+            **{name: _plain(values[0]) for name, values in usual_facts.items()},
+        }
         facts["kind"] = str(judgement.kind[0])
         facts["evidence"] = self._evidence(judgement, habit_facts, usual_facts)
         entry.state.move_on(row, self._most_events)
@@ -275,8 +279,8 @@ class HabitLive:
     # ----------------------------------------------------------------------------------------- scoring
     def _compare(
         self, entry: _Entry, row: dict[str, Any], columns: RowColumns, visits: Visits
-    ) -> tuple[HabitFacts, dict[str, float]]:
-        """The event compared with its history, and the raw answers of all sources."""
+    ) -> tuple[HabitFacts, list[OneAnswer]]:
+        """The event compared with its history, and what each source says."""
         model, state = entry.model, entry.state
         unseen = model.find_unseen(columns, visits)  # of the event as it came: a place that is found has a key
         visits = self._find_place(entry, visits)
@@ -290,8 +294,8 @@ class HabitLive:
             period=period, counting="past", counts=counts, places=places,
         )  # fmt: skip
         raw = {name: float(values[0]) for name, values in comparison.terms.items()}
-        raw |= self._ask(entry, row, visits, int(places[0][0]))
-        return HabitFacts(comparison, unseen, visits.entity_ids, np.zeros(1, np.int64)), raw
+        facts = HabitFacts(comparison, unseen, visits.entity_ids, np.zeros(1, np.int64))
+        return facts, [OneAnswer(raw, facts=facts), *self._ask(entry, row, visits, int(places[0][0]))]
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
@@ -304,18 +308,18 @@ class HabitLive:
         key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits, place: int) -> dict[str, float]:
+    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits, place: int) -> list[OneAnswer]:
         """The other sources' answers about the newest event, from windows that end with it."""
         if not self.others:
-            return {}
+            return []
         if entry.windows is None:
             before = self._before(entry.state, visits.entity_ids[0])
             entry.windows = [one.start(entry.model.habits, before) for one in self.others]
         rows = [row] if entry.state.last is None else [entry.state.last, row]
-        raw: dict[str, float] = {}
-        for one, window in zip(self.others, entry.windows, strict=True):
-            raw |= one.ask_row(window, rows, visits, place, table=self._table)
-        return raw
+        return [
+            one.ask_row(window, rows, visits, place, table=self._table)
+            for one, window in zip(self.others, entry.windows, strict=True)
+        ]
 
     def _before(self, state: HabitState, entity: Any) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""
@@ -324,7 +328,7 @@ class HabitLive:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
-    def _facts(self, facts: HabitFacts, raw: Mapping[str, float]) -> dict[str, Any]:
+    def _facts(self, facts: HabitFacts, answers: Sequence[OneAnswer]) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
         comparison, distance = facts.comparison, float(facts.comparison.distance[0])
         return {
@@ -332,8 +336,8 @@ class HabitLive:
             "visits_now": int(comparison.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(comparison.place[0] < 0),
-            "uncertainty_noise": _plain(raw.get(NOISE)),
-            "uncertainty_model": _plain(raw.get(DOUBT)),
+            "uncertainty_noise": _plain(first_known(one.noise for one in answers)),
+            "uncertainty_model": _plain(first_known(one.doubt for one in answers)),
         }
 
     def _evidence(

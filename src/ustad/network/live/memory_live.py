@@ -24,12 +24,12 @@ from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
-from ustad.evidence_source import DOUBT, NOISE
+from ustad.evidence_source import OneAnswer
 from ustad.habits.history import Habits
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.memory_terms import DOUBT, NOISE, at_most_usual, chain_terms, uncertainties
 from ustad.network.inference.worker_threads import alone
 from ustad.network.live.compiled_heads import CompiledHeads, Target
 from ustad.network.live.compiled_pass import CompiledPass
@@ -100,13 +100,17 @@ class MemoryLive:
         place: int,
         *,
         table: Callable[[list[Any]], pa.Table],
-    ) -> dict[str, float]:
+    ) -> OneAnswer:
         """`ask` about the last of one or two rows; values that only a table knows how to convert go through one."""
         arrays = self._rows.encode(rows[-1], rows[0] if len(rows) > 1 else None)
         if arrays is None:
             pair = pa.concat_tables([table([row]) for row in rows], promote_options="permissive")
             arrays = self.model.encoder.encode(pair)
-        return self.ask(window, arrays, visits, place)
+        raw = self.ask(window, arrays, visits, place)
+        return OneAnswer(raw, raw.pop(NOISE), raw.pop(DOUBT))
+
+    def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> None:
+        """That is for others to say, as in bulk."""
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
