@@ -19,8 +19,6 @@ import pyarrow as pa
 from ustad.schema import EventSchema
 
 Arrays = Mapping[str, np.ndarray]
-#: What the uncertainties of a network are called where they lie among its answers: they are no questions.
-DOUBT, NOISE = "memory_doubt", "memory_noise"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,24 @@ class Answers:
     facts: Any = None  # what the source itself needs to measure, explain and describe
 
 
-class LiveSource(Protocol):
+@dataclass(frozen=True)
+class OneAnswer:
+    """The same of a single event, in plain numbers."""
+
+    raw: Mapping[str, float]
+    noise: float | None = None
+    doubt: float | None = None
+    facts: Any = None
+
+
+class KindFinder(Protocol):
+    """Who says of a single event what sort of unusual it is."""
+
+    def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> str | None:
+        """As `Source.find_kinds`, from what the source itself said of the event."""
+
+
+class LiveSource(KindFinder, Protocol):
     """A source beside habits, asked about the newest event of an entity; what it has seen of it is a window."""
 
     @property
@@ -45,8 +60,10 @@ class LiveSource(Protocol):
     def start(self, history: Any, before: pa.Table | None) -> Any:
         """The window of an entity with this history, after what came before."""
 
-    def ask_row(self, window: Any, rows: Sequence[Mapping[str, Any]], visits: Any, place: int, *, table: Any) -> Any:
-        """Raw answers about the last of one or two rows, which is then remembered; `visits` is that one alone, at the
+    def ask_row(
+        self, window: Any, rows: Sequence[Mapping[str, Any]], visits: Any, place: int, *, table: Any
+    ) -> OneAnswer:
+        """What it says of the last of one or two rows, which is then remembered; `visits` is that one alone, at the
         own `place`. `table` makes a table of rows."""
 
     def alone(self) -> AbstractContextManager[None]:

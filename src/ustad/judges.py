@@ -1,12 +1,12 @@
 """Which judge a configuration has, and which sources of evidence it asks: the one place that knows them all.
 
 A `Trainer` learns from event tables as the detector has them, `load_judge` reads what a judge has saved. A further
-source is a folder of its own and a line in `Trainer.train_others` and `load_judge`.
+source is a folder of its own and a line in `Trainer.train_others` and `LOADERS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,10 +197,19 @@ def load_judge(
     reference events are left on disk. Nothing read is executed."""
     if is_by_paper(config):
         return PaperJudge(model_files.read_network(path, encoder, config, device, whole=whole, files=files), device)
-    content, others = read_judge(path), []
+    content = read_judge(path)
     habits = HabitSource.load(path, encoder.schema, config, content, whole=whole)
-    if content[1].get("memory"):
-        from ustad.network.inference.memory_model import MemoryModel
+    loaders = [load for fact, load in LOADERS.items() if content[1].get(fact)]
+    return AddingJudge.load(
+        habits, tuple(load(path, encoder, habits.frame, config, device) for load in loaders), content
+    )
 
-        others.append(MemoryModel.load(path, encoder, habits.frame, config, device))
-    return AddingJudge.load(habits, tuple(others), content)
+
+def _load_memory(path: Path, encoder: Encoder, frame: Any, config: Config, device: Any) -> Source:
+    from ustad.network.inference.memory_model import MemoryModel
+
+    return MemoryModel.load(path, encoder, frame, config, device)
+
+
+#: Who reads the sources beside habits, by the fact that each leaves in the judge's file; in the order of training.
+LOADERS: dict[str, Callable[[Path, Encoder, Any, Config, Any], Source]] = {"memory": _load_memory}

@@ -240,7 +240,7 @@ def test_nobody_else_asks_which_judge_scores():
 
 
 #: Rooms that see evidence alone; names that tell whose it is, and questions and columns that one source alone has.
-SEE_EVIDENCE = ("page", "service", "engine", "triage", "cli")
+SEE_EVIDENCE = ("page", "service", "engine", "live", "triage", "cli")
 WHOSE = re.compile(r"HABIT|(by|of|is)_(habits|network|paper|memory)$")
 SOURCES = {"habits", "network", "memory", "dual"}
 OF_ONE_SOURCE = {"recurrence", "elsewhere", "visits_now", "km_from_own_places", "new_place"}

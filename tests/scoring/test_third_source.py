@@ -1,11 +1,14 @@
-"""A source that nobody knows of: a class of its own is all it takes to be asked, added up, shown and asked live.
+"""A source that nobody knows of: a class of its own is all it takes to be asked, added up, shown, asked live and saved.
 
-Training, saving and loading are not covered: for these a source has `save` and a `load`, and `judges.py` names it.
+Who loads it is named in `judges.py`. Training is not covered.
 """
 
+import json
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 from whole_scores import score_by_habits
 
-from ustad.evidence_source import Answers, Source
-from ustad.judges import learn_from
+from ustad.config import Config
+from ustad.evidence_source import Answers, OneAnswer, Source
+from ustad.judges import LOADERS, learn_from, load_judge
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 
@@ -29,17 +33,32 @@ def find_rain(time_us, place):
     return (time_us // 3_600_000_000 * 7919 % 97) / 97 + 5.0 * (place == 999)
 
 
+def find_noise(time_us):
+    return 1.0 + time_us // 3_600_000_000 % 3
+
+
+def find_doubt(time_us):
+    """A number of each hour, and far more in every fifth hour of the week that is scored."""
+    hour = time_us // 3_600_000_000
+    return hour * 31 % 101 + 500.0 * ((hour % 5 == 0) & (hour >= 24 * SINCE))
+
+
 class Weather(Source):
-    """Says how much it rained."""
+    """Says how much it rained, what sort of unusual that is, and when that is in doubt."""
 
     name, looks = "weather", {"visit": ("rain",), "storm": ("rain",)}
     most_events = 1
 
+    def __init__(self, most=6.0):
+        self.most = most  # what was learnt: more is a flood
+
     def answer(self, case):
         events = case.events(np.arange(len(case.order)))
-        return Answers(
-            {"rain": find_rain(events["started_at"].cast(pa.int64()).to_numpy(), events["poi_id"].to_numpy())}
-        )
+        time = events["started_at"].cast(pa.int64()).to_numpy()
+        return Answers({"rain": find_rain(time, events["poi_id"].to_numpy())}, find_noise(time), find_doubt(time))
+
+    def find_kinds(self, answers, leads, about):
+        return np.where((leads == "rain") & (answers.raw["rain"] < self.most), "wet", None)
 
     def live(self):
         return self
@@ -48,7 +67,19 @@ class Weather(Source):
         return None
 
     def ask_row(self, window, rows, visits, place, *, table):
-        return {"rain": float(find_rain(int(visits.time[0]), rows[-1]["poi_id"]))}
+        time = int(visits.time[0])
+        return OneAnswer({"rain": float(find_rain(time, rows[-1]["poi_id"]))}, find_noise(time), find_doubt(time))
+
+    def find_kind(self, answer, lead, about):
+        return "wet" if lead == "rain" and answer.raw["rain"] < self.most else None
+
+    def save(self, place):
+        (place / "weather.json").write_text(json.dumps({"most": self.most}))
+        return {"weather.zero": np.zeros(1)}, {"weather": True}
+
+    @classmethod
+    def load(cls, place, encoder, frame, config, device):
+        return cls(**json.loads((place / "weather.json").read_text()))
 
     def alone(self):
         return nullcontext()
@@ -82,16 +113,38 @@ def test_its_answers_are_calibrated_added_up_and_shown(judges, life, week):
     assert wet[at]["reason"].split(".")[0] == plain[at]["reason"].split(".")[0]
 
 
+def test_saved_and_loaded_it_scores_the_same(judges, week, tmp_path, monkeypatch):
+    """What it learnt and its files are its own; the judge has its distributions, its doubt's among them."""
+    monkeypatch.setitem(LOADERS, "weather", Weather.load)
+    for number, judge in enumerate((*judges, replace(judges[1], others=(Weather(most=0.4),)))):
+        place = tmp_path / str(number)
+        place.mkdir()
+        judge.save(place)
+        encoder = SimpleNamespace(schema=SCHEMA)
+        again = load_judge(place, encoder, Config.preset("quick"), None, whole=True, files=())
+        assert [source.name for source in again.sources] == [source.name for source in judge.sources]
+        one, other = judge.judge(week), again.judge(week)
+        np.testing.assert_array_equal(one.score, other.score)
+        assert one.kind.tolist() == other.kind.tolist()
+        assert (again.looks.doubt is None) == (number == 0)
+        live = [HabitLive(j, since=SINCE, reasons="all") for j in (judge, again)]
+        for row in week.slice(0, 40).sort_by("started_at").to_pylist():
+            assert live[0].update(row) == live[1].update(row)
+
+
 def test_live_asks_it_as_in_bulk(judges, life, week):
     judge = judges[1]
     events, _ = score_by_habits(judge, week, period=(SINCE, SINCE + 6))
-    batch = dict(zip(events["stay_id"].to_pylist(), events["score"].to_pylist(), strict=True))
+    batch = {row["stay_id"]: row for row in events.to_pylist()}
     live = HabitLive(judge, since=SINCE)
     live.warm(between(life, 0, 28))
     for row in week.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist():
         scores = live.update(row)
-        assert scores["score"] == pytest.approx(batch[row["stay_id"]], abs=1e-6)
+        assert scores["score"] == pytest.approx(batch[row["stay_id"]]["score"], abs=1e-6)
         assert "rain" in {one["name"] for one in scores["evidence"]}
+        for name in ("kind", "uncertainty_noise", "uncertainty_model"):
+            assert scores[name] == batch[row["stay_id"]][name], name
+    assert {"wet", "unsure", "predictable"} <= {one["kind"] for one in batch.values()}
 
 
 def test_it_goes_on_where_entities_are_forgotten(judges, week):

@@ -19,7 +19,7 @@ from ustad.config import Config
 from ustad.distribution import Distribution
 from ustad.events.templates import say
 from ustad.events.visits import Frame, HasColumns, Visits, read_visits
-from ustad.evidence_source import Answers, Arrays, HistorySource
+from ustad.evidence_source import Answers, Arrays, HistorySource, OneAnswer
 from ustad.files import read_table, write_table
 from ustad.habits.absence_table import absence_column, tell_absences
 from ustad.habits.absences import judge_visits, may_close
@@ -27,7 +27,7 @@ from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.habit_words import Judgement, ToldEvent, plain_words, sentences
 from ustad.habits.history import Habits
 from ustad.habits.kernels import nearest_place
-from ustad.habits.kinds import find_kinds, unseen_parts
+from ustad.habits.kinds import find_kind, find_kinds, unseen_parts
 from ustad.habits.lasting import find_changes
 from ustad.habits.lasting_words import describe_changes
 from ustad.habits.measurements import expected_columns, fact_columns, fact_numbers
@@ -126,6 +126,9 @@ class HabitSource(HabitModel, HistorySource):
     def find_unseen(self, event: HasColumns, visits: Visits) -> dict[str, np.ndarray]:
         """What was not observed of each visit, see `kinds.unseen_parts`."""
         return unseen_parts(event, visits, self.schema)
+
+    def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> str | None:
+        return find_kind(answer.facts.comparison, lead, about, answer.facts.unseen)
 
     def explain_one(
         self,

@@ -33,6 +33,16 @@ def find_kinds(
     return result
 
 
+def find_kind(comparison: Comparison, lead: str, about: str | None, unseen: Mapping[str, np.ndarray]) -> str | None:
+    """The same of the only event, in plain numbers."""
+    start, end, most = (bool(unseen[part][0]) for part in ("start", "end", "most"))
+    if most or (start and about in ("start", "length")) or (end and about in ("length", "end")):
+        return "unobserved"
+    if lead == "recurrence" and comparison.count[0] > max(comparison.before[0], 1):
+        return "routine"
+    return "novel" if comparison.place[0] < 0 else None
+
+
 def unseen_parts(table: HasColumns, visits: Visits, schema: EventSchema) -> dict[str, np.ndarray]:
     """What was not observed of each visit: its start, its end, or at least half of place, start and duration."""
     parts = [np.zeros(len(visits), bool)]  # a start is always there
@@ -41,4 +51,4 @@ def unseen_parts(table: HasColumns, visits: Visits, schema: EventSchema) -> dict
     if schema.end is not None:
         parts.append(np.isnan(visits.duration))
     gaps = {"start": visits.early > UNOBSERVED_MINUTES, "end": visits.late > UNOBSERVED_MINUTES}
-    return {**gaps, "most": 2 * sum(part.astype(np.int64) for part in parts) >= len(parts)}
+    return {**gaps, "most": 2 * np.sum(parts, axis=0) >= len(parts)}

@@ -196,8 +196,8 @@ class HabitLive:
                 answers = one.ask_many(questions, table=self._table)
             else:
                 answers = [one.ask_row(*question, table=self._table) for question in questions]
-            for event, raw in zip(prepared, answers, strict=True):
-                event.raw.update(raw)
+            for event, answer in zip(prepared, answers, strict=True):
+                event.answers.append(answer)
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""

@@ -15,12 +15,13 @@ import numpy as np
 from ustad.distribution import UNSURE
 from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
-from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
+from ustad.evidence_source import Answers, expected_numbers
 from ustad.habits.habit_model import HabitFacts
 from ustad.habits.history import Habits
 from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
 from ustad.habits.usual import usual, usual_columns
+from ustad.live.one_judgement import first_known
 from ustad.live.prepared_event import Prepared
 from ustad.scoring.adding_judge import Judgement, p_values
 from ustad.scoring.evidence import evidence_of_one
@@ -48,7 +49,13 @@ def _groups(events: Sequence[Prepared]) -> list[list[int]]:
     versions: dict[Any, list[Habits]] = {}
     for i, event in enumerate(events):
         habits = event.habits
-        kind = (habits.first_day, habits.last_day, event.since, tuple(event.row), tuple(event.raw))
+        kind = (
+            habits.first_day,
+            habits.last_day,
+            event.since,
+            tuple(event.row),
+            tuple(tuple(one.raw) for one in event.answers),
+        )
         own = versions.setdefault((kind, event.visits.entity_ids[0]), [])
         if not any(one is habits for one in own):
             own.append(habits)
@@ -71,8 +78,7 @@ def _judge_group(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, 
     )  # fmt: skip
     unseen = {part: np.concatenate([event.unseen[part] for event in events]) for part in events[0].unseen}
     facts = HabitFacts(comparison, unseen, visits.entity_ids, visits.entity)
-    answers = {name: np.array([event.raw[name] for event in events]) for name in events[0].raw}
-    judgement = _judge(live, {**comparison.terms, **answers}, facts)
+    judgement = _judge(live, comparison.terms, facts, events)
     usual_visits = usual(habits, visits, comparison.place, model.widths)
     usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
     numbers: dict[str, Mapping[str, np.ndarray]] = dict(
@@ -87,8 +93,8 @@ def _judge_group(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, 
         "visits_now": comparison.count.tolist(),
         "km_from_own_places": _plain(comparison.distance),
         "new_place": (comparison.place < 0).tolist(),
-        "uncertainty_noise": _plain(answers.get(NOISE, np.full(len(events), np.nan))),
-        "uncertainty_model": _plain(answers.get(DOUBT, np.full(len(events), np.nan))),
+        "uncertainty_noise": _plain(_first_known([[one.noise for one in event.answers] for event in events])),
+        "uncertainty_model": _plain(_doubt(events)),
         **{name: _plain(values) for name, values in usual_facts.items()},
         "kind": [str(kind) for kind in judgement.kind],
         "evidence": evidence,
@@ -116,28 +122,53 @@ def join_visits(visits: Sequence[Visits]) -> Visits:
     code = {entity: i for i, entity in enumerate(first)}
     ids = np.empty(len(first), object)
     ids[:] = list(first)
+    by_visit: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in visits]) for name in _BY_VISIT}
     return replace(
         visits[0],
         entity_ids=ids,
         entity_key=np.concatenate([one.entity_key for one in first.values()]),
         entity=np.array([code[one.entity_ids[0]] for one in visits]),
         row=np.arange(len(visits)),
-        **{name: np.concatenate([getattr(one, name) for one in visits]) for name in _BY_VISIT},
+        **by_visit,
     )
 
 
-def _judge(live: HabitLive, raw: Mapping[str, np.ndarray], facts: HabitFacts) -> Judgement:
+def _judge(
+    live: HabitLive, terms: Mapping[str, np.ndarray], facts: HabitFacts, events: Sequence[Prepared]
+) -> Judgement:
     """As `judge_one`, of many."""
-    surprise, looks, score = live.looks.weigh(raw)
+    answers = {
+        name: np.array([event.answers[n].raw[name] for event in events])
+        for n, one in enumerate(events[0].answers)
+        for name in one.raw
+    }
+    surprise, looks, score = live.looks.weigh({**terms, **answers})
     shares = live.looks.share(looks, surprise)
     leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
     about = np.array([live.about.get(name) for name in leads], dtype=object)
     kind = np.full(len(leads), "predictable", dtype=object)
-    if live.looks.doubt is not None and DOUBT in raw:
-        kind[np.nan_to_num(live.looks.doubt.log10_tail(raw[DOUBT])) <= raised(UNSURE)] = "unsure"
-    own = live.model.find_kinds(Answers({}, facts=facts), leads, about)
-    kind = np.where(own == None, kind, own)  # noqa: E711  # of each element
+    if live.looks.doubt is not None:
+        kind[np.nan_to_num(live.looks.doubt.log10_tail(_doubt(events))) <= raised(UNSURE)] = "unsure"
+    kind = _with_words(kind, live.model.find_kinds(Answers({}, facts=facts), leads, about))
+    for n, one in enumerate(live.others):
+        words = [one.find_kind(event.answers[n], *lead) for event, *lead in zip(events, leads, about, strict=True)]
+        kind = _with_words(kind, np.array(words, dtype=object))
     return Judgement(surprise, looks, shares, score, kind, live.about, facts.entity_ids, facts.entity, {}, ())
+
+
+def _with_words(kind: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The source's words where it has one."""
+    return np.where(words == None, kind, words)  # noqa: E711  # of each element
+
+
+def _doubt(events: Sequence[Prepared]) -> np.ndarray:
+    return _first_known([[one.doubt for one in event.answers] for event in events])
+
+
+def _first_known(values: Sequence[Sequence[float | None]]) -> np.ndarray:
+    """Of each event what the first source says that says it, NaN where none does."""
+    known = (first_known(of_event) for of_event in values)
+    return np.array([np.nan if value is None else value for value in known], np.float64)
 
 
 def _evidence(judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarray]]) -> list[list[dict[str, Any]]]:

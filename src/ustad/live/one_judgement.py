@@ -1,13 +1,13 @@
 """What our judge makes of many events, for one, in plain numbers.
 
-In go the raw answers about one event and the facts behind them; out comes its judgement: surprise by question and look,
+In goes what each source says of one event; out comes its judgement: surprise by question and look,
 score, shares and kind, as `AddingJudge.judge` gives them (a test compares them). Arrays of one element cost a hundred
 times their arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from ustad.distribution import UNSURE, Distribution
 from ustad.events.one_visit import RowColumns
 from ustad.events.visits import kind_feature
-from ustad.evidence_source import DOUBT, NOISE, Answers, expected_numbers
+from ustad.evidence_source import Answers, KindFinder, OneAnswer, expected_numbers
 from ustad.habits.habit_model import HabitFacts
 from ustad.habits.questions import compare
 from ustad.habits.usual import usual, usual_columns
@@ -28,6 +28,9 @@ from ustad.ties import highest_of, raised
 
 if TYPE_CHECKING:
     from ustad.live.habit_live import HabitLive
+
+#: Who said something of an event, and what.
+Replies = Sequence[tuple[KindFinder, OneAnswer]]
 
 
 def judge_alone(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
@@ -42,8 +45,10 @@ def _judge_event(live: HabitLive, event: Prepared) -> dict[str, Any]:
         counts=np.array([event.count]), places=(np.array([event.place]), np.array([event.key], np.uint64)),
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
-    raw = {**{name: float(values[0]) for name, values in comparison.terms.items()}, **event.raw}
-    judgement = judge_one(live.looks, live.about, raw, facts)
+    raw = {name: float(values[0]) for name, values in comparison.terms.items()}
+    answers = [OneAnswer(raw, facts=facts), *event.answers]
+    replies = tuple(zip((model, *live.others), answers, strict=True))
+    judgement = judge_one(live.looks, live.about, replies, visits.entity_ids)
     usual_visits = usual(habits, visits, comparison.place, model.widths)
     usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
     score, distance = float(judgement.score[0]), float(comparison.distance[0])
@@ -55,8 +60,8 @@ def _judge_event(live: HabitLive, event: Prepared) -> dict[str, Any]:
         "visits_now": int(comparison.count[0]),
         "km_from_own_places": distance if np.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
-        "uncertainty_noise": _plain(raw.get(NOISE)),
-        "uncertainty_model": _plain(raw.get(DOUBT)),
+        "uncertainty_noise": _plain(first_known(one.noise for one in answers)),
+        "uncertainty_model": _plain(first_known(one.doubt for one in answers)),
         **{name: _plain(values[0]) for name, values in usual_facts.items()},
         "kind": str(judgement.kind[0]),
         "evidence": _evidence(live, judgement, facts, usual_facts),
@@ -92,8 +97,9 @@ def _plain(value: Any) -> Any:
     return float(value) if np.isfinite(value) else None
 
 
-def judge_one(looks: Looks, about: Mapping[str, str], raw: Mapping[str, float], facts: HabitFacts) -> Judgement:
-    """The event judged. `raw` has the doubt beside the answers, where a source says it."""
+def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_ids: np.ndarray) -> Judgement:
+    """The event judged, of the only entity. `replies` is in the order of the judge's sources."""
+    raw = {name: value for _, answer in replies for name, value in answer.raw.items()}
     names = (name for name in looks.tails if name in raw)
     surprise = {name: _minus_log10_p(looks.tails[name], raw[name]) for name in names}
     heights = {}
@@ -106,10 +112,10 @@ def judge_one(looks: Looks, about: Mapping[str, str], raw: Mapping[str, float], 
         {name: np.array([value]) for name, value in heights.items()},
         {name: np.array([value]) for name, value in shares.items()},
         np.array([_minus_log10_p(looks.events, max(heights.values()))]),
-        np.array([_find_kind(looks, about, raw, shares, facts=facts)], object),
+        np.array([_find_kind(looks, about, shares, replies)], object),
         about,
-        facts.entity_ids,
-        facts.entity,
+        entity_ids,
+        np.zeros(1, np.int64),
         {},
         (),
     )
@@ -128,20 +134,20 @@ def _shares(looks: Looks, heights: Mapping[str, float], surprise: Mapping[str, f
     return {name: value / total if total > 0 else 0.0 for name, value in parts.items()}
 
 
-def _find_kind(
-    looks: Looks, about: Mapping[str, str], raw: Mapping[str, float], shares: Mapping[str, float], *, facts: HabitFacts
-) -> str:
-    """As `AddingJudge` with what habits say (`kinds.find_kinds`)."""
-    leads = list(shares)[highest_of(list(shares.values()))]
-    start, end, most = (bool(facts.unseen[part][0]) for part in ("start", "end", "most"))
-    part, comparison = about.get(leads), facts.comparison
-    if most or (start and part in ("start", "length")) or (end and part in ("length", "end")):
-        return "unobserved"
-    if leads == "recurrence" and comparison.count[0] > max(comparison.before[0], 1):
-        return "routine"
-    if comparison.place[0] < 0:
-        return "novel"
-    if looks.doubt is not None and DOUBT in raw:
-        doubt = looks.doubt.log10_tail_of(raw[DOUBT])
-        return "unsure" if (doubt if doubt == doubt else 0.0) <= raised(UNSURE) else "predictable"
-    return "predictable"
+def _find_kind(looks: Looks, about: Mapping[str, str], shares: Mapping[str, float], replies: Replies) -> str:
+    """As `AddingJudge`: the last source that has a word for it, else whether what was expected is in doubt."""
+    lead = list(shares)[highest_of(list(shares.values()))]
+    for source, answer in reversed(replies):
+        kind = source.find_kind(answer, lead, about.get(lead))
+        if kind is not None:
+            return kind
+    doubt = first_known(answer.doubt for _, answer in replies)
+    if looks.doubt is None or doubt is None:
+        return "predictable"
+    tail = looks.doubt.log10_tail_of(doubt)
+    return "unsure" if (tail if tail == tail else 0.0) <= raised(UNSURE) else "predictable"
+
+
+def first_known(values: Iterable[float | None]) -> float | None:
+    """What the first source says that says it."""
+    return next((value for value in values if value is not None), None)

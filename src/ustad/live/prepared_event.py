@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ustad.events.visits import Visits
+from ustad.evidence_source import OneAnswer
 from ustad.habits.history import Habits
 
 
@@ -27,4 +28,4 @@ class Prepared:
     change: str | None
     absences: list[dict[str, Any]]
     windows: list[Any]  # what other sources have seen of the entity lately
-    raw: dict[str, float] = field(default_factory=dict)  # what other sources answer
+    answers: list[OneAnswer] = field(default_factory=list)  # of the other sources, in their order

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from ustad.distribution import FOLDS, Distribution
-from ustad.evidence_source import DOUBT
 from ustad.ties import first_highest
+
+#: What the distribution of doubt is called in a model's file, whichever source says it.
+_DOUBT = "memory_doubt"
 
 Terms = Mapping[str, np.ndarray]  # question → raw values, float64 [N]
 Weights = dict[str, dict[str, float]]  # look → question → how much it counts
@@ -123,12 +125,12 @@ class Looks(LookTails):
         return {"terms": list(self._terms()), "weights": self.weights}
 
     def _terms(self) -> dict[str, Distribution]:
-        return self.tails | ({DOUBT: self.doubt} if self.doubt is not None else {})
+        return self.tails | ({_DOUBT: self.doubt} if self.doubt is not None else {})
 
     @classmethod
     def from_tensors(cls, tensors: Terms, terms: Iterable[str], weights: Weights) -> Looks:
         tails = {name: Distribution.from_tensors(tensors, f"term.{name}") for name in terms}
-        doubt = tails.pop(DOUBT, None)
+        doubt = tails.pop(_DOUBT, None)
         looks = {name: Distribution.from_tensors(tensors, f"look.{name}") for name in weights}
         return cls(tails, looks, Distribution.from_tensors(tensors, "final.none"), weights, doubt)
 

@@ -23,11 +23,11 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
-from ustad.evidence_source import DOUBT, NOISE, Answers, LiveSource, Source
+from ustad.evidence_source import Answers, LiveSource, Source
 from ustad.habits.history import Habits
 from ustad.habits.stages import Case
 from ustad.network.dual_transformer import DualTransformer, build_network
-from ustad.network.inference.memory_terms import RAW, MemorySamples, sample_memory
+from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import read_older
 from ustad.network.training.loop import FitResult

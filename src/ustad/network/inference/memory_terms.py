@@ -36,6 +36,8 @@ from ustad.progress import track
 
 Precision = Literal["auto", "fp32", "bf16"]
 RAW = ("memory_place", "memory_start", "memory_duration")
+#: What both uncertainties are called where they lie among the answers: they are no questions.
+DOUBT, NOISE = "memory_doubt", "memory_noise"
 
 
 @dataclass

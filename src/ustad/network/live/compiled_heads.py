@@ -15,10 +15,9 @@ import numpy as np
 from torch import Tensor, nn
 
 from ustad.events.observed import DAY_MINUTES
-from ustad.evidence_source import DOUBT, NOISE
 from ustad.network.inference.inference_kernels import gelu
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import RAW
+from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW
 from ustad.network.place_counts import DURATION_BINS, START_BINS, duration_bin
 from ustad.network.place_memory import AREA_KM, FLOOR
 

@@ -25,12 +25,12 @@ from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
-from ustad.evidence_source import DOUBT, NOISE
+from ustad.evidence_source import OneAnswer
 from ustad.habits.history import Habits
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import RAW, at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, at_most_usual, chain_terms, uncertainties
 from ustad.network.inference.worker_threads import alone
 from ustad.network.live.compiled_heads import CompiledHeads, Target
 from ustad.network.live.compiled_many import CompiledMany
@@ -107,9 +107,12 @@ class MemoryLive:
         place: int,
         *,
         table: Callable[[list[Any]], pa.Table],
-    ) -> dict[str, float]:
+    ) -> OneAnswer:
         """`ask` about the last of one or two rows."""
-        return self.ask(window, self._encode(rows, table), visits, place)
+        return _one_answer(self.ask(window, self._encode(rows, table), visits, place))
+
+    def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> None:
+        """That is for others to say, as in bulk."""
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
@@ -133,7 +136,7 @@ class MemoryLive:
         questions: Sequence[tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]],
         *,
         table: Callable[[list[Any]], pa.Table],
-    ) -> list[dict[str, float]]:
+    ) -> list[OneAnswer]:
         """What `ask_row` says of each (a window, its one or two rows, the last as a visit, its own place), in their
         order; those of one window are remembered one after the other."""
         if self.together is None or len(questions) == 1:
@@ -141,7 +144,7 @@ class MemoryLive:
         answers: list[dict[str, float]] = []
         for first in range(0, len(questions), MOST_AT_ONCE):
             answers += self._ask_together(self.together, questions[first : first + MOST_AT_ONCE], table)
-        return answers
+        return [_one_answer(raw) for raw in answers]
 
     @torch.inference_mode()
     def _ask_together(
@@ -271,6 +274,11 @@ def _forget_first(window: MemoryWindow, number: int) -> None:
     if number:
         for column in (window.embedding, window.day, window.slot, window.weekday, window.order):
             del column[:number]
+
+
+def _one_answer(raw: dict[str, float]) -> OneAnswer:
+    """Terms apart from noise and doubt."""
+    return OneAnswer(raw, raw.pop(NOISE), raw.pop(DOUBT))
 
 
 def _target(habits: Habits, visits: Visits, slot: int) -> Target:
