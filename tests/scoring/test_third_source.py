@@ -78,7 +78,7 @@ class Weather(Source):
         return {"weather.zero": np.zeros(1)}, {"weather": True}
 
     @classmethod
-    def load(cls, place, encoder, frame, config, device):
+    def load(cls, place, encoder, frame, config, *, device):
         return cls(**json.loads((place / "weather.json").read_text()))
 
     def alone(self):
