@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -26,7 +26,7 @@ from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, s
 from ustad.evidence_source import Answers, OneAnswer, expected_numbers
 from ustad.files import as_table
 from ustad.habits.habit_model import HabitFacts
-from ustad.habits.habit_source import HabitSource
+from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
 from ustad.habits.questions import compare
 from ustad.habits.stages import history_end
@@ -38,6 +38,7 @@ from ustad.live.visit_log import as_visits, log_days, log_ends, log_rows, unpack
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
+from ustad.scoring.looks import minus_log10_p
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
@@ -94,7 +95,7 @@ class HabitLive:
         self.model = cast(HabitSource, judge.history)
         if self.model.counting != "past":
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
-        self.looks, self.about = judge.looks, judge.about
+        self.looks, self.about, self._absent = judge.looks, judge.about, judge.beside.get(ABSENCES)
         self._others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
@@ -272,9 +273,16 @@ class HabitLive:
     def _absences(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> list[dict[str, Any]]:
         """Nearly certain visits that did not come and whose time has passed with the event."""
         model, log = entry.model, entry.state.log[-LOOKED_AT:]
-        if not len(log) or log["time"][-1] != visits.time[0] or not model.may_miss(*log_ends(log)):
+        if (
+            self._absent is None
+            or not len(log)
+            or log["time"][-1] != visits.time[0]
+            or not model.may_miss(*log_ends(log))
+        ):
             return []
-        return model.tell_missed(as_visits(log, visits.entity_ids[0]), lambda: self._table([row]))
+        return model.tell_missed(
+            as_visits(log, visits.entity_ids[0]), lambda: self._table([row]), partial(minus_log10_p, self._absent)
+        )
 
     # ----------------------------------------------------------------------------------------- scoring
     def _compare(
