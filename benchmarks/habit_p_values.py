@@ -95,7 +95,7 @@ def count_small(data: Dataset) -> dict[str, Any]:
     rare = FIVE * days / n
     counts, facts = model.counts, judged.answers[0].facts
     missed = p_values(judged.surprise["elsewhere"])
-    visits = p_values(minus_log10_p(model.source("habits").absences, facts.expected.surprise))
+    visits = p_values(minus_log10_p(model.beside["absences"], facts.expected.surprise))
     small = {"events": p_value, "incidents": p_value[leads], "absences": missed, "missed visits": visits}
     small["agents"] = agents
     small |= {f"agents by {name}": p_values(values) for name, values in judged.agents.items()}

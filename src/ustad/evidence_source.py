@@ -30,6 +30,7 @@ class Answers:
     doubt: np.ndarray | None = None
     tests: Arrays = field(default_factory=dict)  # test of entities → value [E], which the judge calibrates
     evidence: Arrays = field(default_factory=dict)  # test of entities that needs no calibration → -log10 p [E]
+    beside: Arrays = field(default_factory=dict)  # what is neither of events nor of entities and is calibrated: [M]
     facts: Any = None  # what the source itself needs to measure, explain and describe
 
 
@@ -78,6 +79,8 @@ class Source:
     looks: ClassVar[Mapping[str, tuple[str, ...]]]
     #: Its questions about the `start`, the `length` or the `end` of an event.
     about: ClassVar[Mapping[str, str]] = {}
+    #: What it measures `beside` answers, with the least scale that the judge may give its tail.
+    beside: ClassVar[Mapping[str, float]] = {}
 
     def answer(self, case: Any) -> Answers:
         raise NotImplementedError
@@ -105,8 +108,9 @@ class Source:
         """The `reasons` of entities, with what it has to add; `tests` [E] are those that their p-values come from."""
         return reasons
 
-    def describe_entities(self, answers: Answers, event_scores: pa.Table) -> Mapping[str, pa.Array]:
-        """Further columns of the table of entities."""
+    def describe_entities(self, answers: Answers, event_scores: pa.Table, surprises: Arrays) -> Mapping[str, pa.Array]:
+        """Further columns of the table of entities. `surprises` are -log10 p of what was measured beside answers, where
+        the judge knows what is normal."""
         return {}
 
     def forget(self, entities: Sequence[Any]) -> Self:

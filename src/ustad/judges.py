@@ -201,15 +201,15 @@ def load_judge(
     habits = HabitSource.load(path, encoder.schema, config, content, whole=whole)
     loaders = [load for fact, load in LOADERS.items() if content[1].get(fact)]
     return AddingJudge.load(
-        habits, tuple(load(path, encoder, habits.frame, config, device) for load in loaders), content
+        habits, tuple(load(path, encoder, habits.frame, config, device=device) for load in loaders), content
     )
 
 
-def _load_memory(path: Path, encoder: Encoder, frame: Any, config: Config, device: Any) -> Source:
+def _load_memory(path: Path, encoder: Encoder, frame: Any, config: Config, *, device: Any) -> Source:
     from ustad.network.inference.memory_model import MemoryModel
 
     return MemoryModel.load(path, encoder, frame, config, device)
 
 
 #: Who reads the sources beside habits, by the fact that each leaves in the judge's file; in the order of training.
-LOADERS: dict[str, Callable[[Path, Encoder, Any, Config, Any], Source]] = {"memory": _load_memory}
+LOADERS: dict[str, Callable[..., Source]] = {"memory": _load_memory}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -85,7 +87,7 @@ def test_an_absence_is_raised_with_the_event_that_shows_it_and_never_changes(mod
 def test_strangers_and_models_without_absences_have_none(model: AddingJudge) -> None:
     stranger = as_events([stay(TUESDAY + day, 0, 24, agent=77) for day in range(3)])
     assert find_absences(model, stranger) == []
-    older = with_history(model, absences=None)
+    older = replace(model, beside={})
     assert score_whole(older, stranger).absences is None
 
 

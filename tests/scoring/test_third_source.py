@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,11 +79,26 @@ class Weather(Source):
         return {"weather.zero": np.zeros(1)}, {"weather": True}
 
     @classmethod
-    def load(cls, place, encoder, frame, config, device):
+    def load(cls, place, encoder, frame, config, *, device):
         return cls(**json.loads((place / "weather.json").read_text()))
 
     def alone(self):
         return nullcontext()
+
+
+class Flood(Weather):
+    """Says also how much it rained on each day, whoever was out."""
+
+    beside: ClassVar = {"flood": 30.0}
+
+    def answer(self, case):
+        answers = super().answer(case)
+        days = case.visits.day[case.order]
+        return replace(answers, beside={"flood": np.bincount(days - days.min(), answers.raw["rain"])})
+
+    def describe_entities(self, answers, event_scores, surprises):
+        worst = float(surprises["flood"].max())
+        return {"worst_flood": pa.array(np.full(len(np.unique(event_scores["agent_id"].to_numpy())), worst))}
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +146,25 @@ def test_saved_and_loaded_it_scores_the_same(judges, week, tmp_path, monkeypatch
         live = [HabitLive(j, since=SINCE, reasons="all") for j in (judge, again)]
         for row in week.slice(0, 40).sort_by("started_at").to_pylist():
             assert live[0].update(row) == live[1].update(row)
+
+
+def test_what_it_measures_beside_answers_is_calibrated_by_the_judge_and_saved(life, week, tmp_path, monkeypatch):
+    """Of each local day of a week how much it rained; the week that calibrates says what is normal."""
+    monkeypatch.setitem(LOADERS, "weather", Flood.load)
+    judge = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA, others=(Flood(),))
+    judge.save(tmp_path)
+    again = load_judge(tmp_path, SimpleNamespace(schema=SCHEMA), Config.preset("quick"), None, whole=True, files=())
+    values = np.array([0.0, 10.0, 200.0, 2000.0])
+    surprises = judge.calibrate({"flood": values, "unheard of": values})
+    assert surprises.keys() == {"flood"}
+    assert (np.diff(surprises["flood"]) >= 0).all()
+    assert surprises["flood"][0] == pytest.approx(0.0, abs=1e-9)
+    assert surprises["flood"][-1] > 1
+    np.testing.assert_array_equal(again.calibrate({"flood": values})["flood"], surprises["flood"])
+    assert judge.beside["flood"].scale >= Flood.beside["flood"]
+    agents = [score_by_habits(j, week, between(life, 0, 28))[1] for j in (judge, again)]
+    assert agents[0]["worst_flood"].to_pylist() == agents[1]["worst_flood"].to_pylist()
+    assert len(set(agents[0]["worst_flood"].to_pylist())) == 1
 
 
 def test_live_asks_it_as_in_bulk(judges, life, week):

@@ -22,16 +22,18 @@ from ustad.habits.kernels import SLOTS
 from ustad.tables import TIMESTAMP
 
 
-def tell_absences(model: HabitModel, expected: Expected, events: pa.Table) -> tuple[np.ndarray, pa.Table]:
+def tell_absences(
+    model: HabitModel, expected: Expected, surprise: np.ndarray, events: pa.Table
+) -> tuple[np.ndarray, pa.Table]:
     """Which of the visits did not come (int64 [M], by when they were expected), and a row for each.
 
-    `events` has the columns of the scored ones; `expected.instead` are its rows, -1 for an earlier event.
+    `surprise` [M] is -log10 p of each. `events` has the columns of the scored ones; `expected.instead` are its rows, -1
+    for an earlier event.
     """
-    assert model.absences is not None
     rows = np.flatnonzero(expected.surprise > 0)
     rows = rows[np.lexsort((expected.x[rows], expected.begin[rows]))]
     absences, schema = expected.take(rows), model.schema
-    surprise = np.nan_to_num(-model.absences.log10_tail(absences.surprise), nan=0.0)
+    surprise = surprise[rows]
     words = np.array([None, *model.frame.categories], object)[absences.category]
     kind, place = kind_feature(events, schema), place_feature(events, schema)
     columns: dict[str, Any] = {
@@ -72,11 +74,13 @@ def _describe(absences: Expected, i: int, kind: str | None) -> str:
     )
 
 
-def absence_column(model: HabitModel, facts: HabitFacts, event_scores: pa.Table) -> dict[str, pa.Array]:
+def absence_column(
+    model: HabitModel, facts: HabitFacts, surprise: np.ndarray | None, event_scores: pa.Table
+) -> dict[str, pa.Array]:
     """The absences of each entity, for the table of agents; nothing where they were not looked for."""
-    if facts.expected is None:
+    if facts.expected is None or surprise is None:
         return {}
-    rows, table = tell_absences(model, facts.expected, event_scores)
+    rows, table = tell_absences(model, facts.expected, surprise, event_scores)
     owner = facts.entity[facts.expected.closed_by[rows]]
     order = np.argsort(owner, kind="stable")
     offsets = np.searchsorted(owner[order], np.arange(len(facts.entity_ids) + 1)).astype(np.int32)

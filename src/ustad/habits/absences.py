@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ustad.distribution import Distribution
 from ustad.events.visits import Visits, day_kinds
 from ustad.habits.expected_kernels import ABOUT, HALF_HOUR, ends_certain_time, judge_expected, usual_presence
 from ustad.habits.history import Habits, once_per_history
@@ -55,16 +54,6 @@ class Expected:
         """The same of visits that are those `rows` of a longer list."""
         instead = np.where(self.instead >= 0, rows[self.instead], -1)
         return replace(self, closed_by=rows[self.closed_by], instead=instead)
-
-
-def fit_absences(habits: Habits, week: Visits, key: np.ndarray, normal: np.ndarray) -> Distribution | None:
-    """How surprising it is that nearly certain visits of `normal` people (bool [N]) do not come, those that came
-    included; None where no visit is nearly certain."""
-    surprise = judge_visits(habits, week, key, normal).surprise
-    if not len(surprise):
-        return None
-    distribution = Distribution.fit(surprise)
-    return replace(distribution, scale=max(distribution.scale, LEAST_SCALE))
 
 
 def judge_visits(habits: Habits, visits: Visits, key: np.ndarray, closes: np.ndarray) -> Expected:

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import event_days
-from ustad.distribution import Distribution
 from ustad.events.visits import Frame, Visits, read_visits
-from ustad.habits.absences import Expected, fit_absences, judge_visits
+from ustad.habits.absences import Expected, judge_visits
 from ustad.habits.history import Habits
 from ustad.habits.kernels import count_so_far
 from ustad.habits.lasting import Changes
@@ -58,7 +57,6 @@ class HabitModel:
     counting: Counting = "past"
     absorb_after: int = 28
     widths: Widths = field(default_factory=lambda: Widths.plain(1))  # of the expectations that are shown
-    absences: Distribution | None = None  # of how surprising it is that a nearly certain visit did not come
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -89,7 +87,7 @@ class HabitModel:
             some = compare(habits, population, recurrence, week.take(rows), period=period, counting=counting)
             comparisons.put(rows, some)
         case = Case(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
-        normal, (place, key) = calibrates[week.row], habits.locate(week)
+        normal, place = calibrates[week.row], habits.locate(week)[0]
         whole = Habits.fit(both)
         model = cls(
             schema,
@@ -100,7 +98,6 @@ class HabitModel:
             counting,
             absorb_after,
             fit_widths(habits, week.take(normal), place[normal], kinds_known, whole=whole),
-            fit_absences(habits, week, key, normal) if schema.end is not None else None,
         )
         return model, case, comparisons.take(case.order)
 
@@ -143,8 +140,8 @@ class HabitModel:
         return comparison.take(case.order), expected
 
     def _expect(self, habits: Habits, visits: Visits, key: np.ndarray, closes: np.ndarray) -> Expected | None:
-        """Nearly certain visits, see `judge_visits`; None where the model was not calibrated for that."""
-        return judge_visits(habits, visits, key, closes) if self.absences is not None else None
+        """Nearly certain visits, see `judge_visits`; None where events have no length."""
+        return judge_visits(habits, visits, key, closes) if self.schema.end is not None else None
 
     def _in_stages(self, case: Case) -> tuple[Comparison, Expected | None]:
         """Every scored visit compared with its own history, and the nearly certain visits whose time has passed with

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ustad.config import Config
-from ustad.distribution import Distribution
 from ustad.events.templates import say
 from ustad.events.visits import Frame, HasColumns, Visits, read_visits
 from ustad.evidence_source import Answers, Arrays, HistorySource, OneAnswer
 from ustad.files import read_table, write_table
 from ustad.habits.absence_table import absence_column, tell_absences
-from ustad.habits.absences import judge_visits, may_close
+from ustad.habits.absences import LEAST_SCALE, judge_visits, may_close
 from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.habit_words import Judgement, ToldEvent, plain_words, sentences
 from ustad.habits.history import Habits
@@ -42,6 +41,8 @@ from ustad.schema import EventSchema, plural
 
 #: The file of the histories in a model directory.
 HISTORIES = "habits.parquet"
+#: What is measured beside answers: how surprising it is that a nearly certain visit did not come.
+ABSENCES = "absences"
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,16 @@ class HabitSource(HabitModel, HistorySource):
     """A habit model that a judge can ask; it keeps the histories for all that are asked."""
 
     name, looks, about = "habits", LOOKS, ABOUT
+    beside: ClassVar = {ABSENCES: LEAST_SCALE}
 
     @classmethod
     def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, Case, Answers]:
         """As `HabitModel.fit`: the source, the validation week as a case, and what it answers about that."""
         source, week, comparison = cls.fit(*lessons, **settings)
-        profile = profile_change(week.history.trained_habits, week.visits, week.test_days[0])
-        return source, week, source._answers(week, comparison, profile)
+        habits, visits, calibrates = week.history.trained_habits, week.visits, lessons[3]
+        profile = profile_change(habits, visits, week.test_days[0])
+        expected = source._expect(habits, visits, habits.locate(visits)[1], calibrates[visits.row])
+        return source, week, source._answers(week, comparison, profile, expected=expected)
 
     # ---------------------------------------------------------------------------------------- events
     def answer(self, case: Case) -> Answers:
@@ -80,7 +84,8 @@ class HabitSource(HabitModel, HistorySource):
             **more,
         )
         evidence = {"lasting": lasting} if lasting is not None else {}
-        return Answers(comparison.terms, tests={"profile": profile}, evidence=evidence, facts=facts)
+        beside = {ABSENCES: facts.expected.surprise} if facts.expected is not None else {}
+        return Answers(comparison.terms, tests={"profile": profile}, evidence=evidence, beside=beside, facts=facts)
 
     def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray:
         return find_kinds(answers.facts.comparison, leads, about, answers.facts.unseen)
@@ -105,12 +110,12 @@ class HabitSource(HabitModel, HistorySource):
             for test, text, change in zip(tests, reasons, answers.facts.change_words, strict=True)
         ]
 
-    def describe_entities(self, answers: Answers, event_scores: pa.Table) -> dict[str, pa.Array]:
+    def describe_entities(self, answers: Answers, event_scores: pa.Table, surprises: Arrays) -> dict[str, pa.Array]:
         """The day that a lasting change began on, and a sentence; visits that did not come."""
         changes = answers.facts.changes
         days = pa.array(changes.since.astype(np.int32), mask=changes.told_day == 0)
         words = pa.array(answers.facts.change_words, pa.string())
-        absences = absence_column(self, answers.facts, event_scores)
+        absences = absence_column(self, answers.facts, surprises.get(ABSENCES), event_scores)
         return {"changed_since": days.cast(pa.date32()), "change": words, **absences}
 
     def name_places(self, stays: pa.Table, radius_m: float) -> list[str | None]:
@@ -152,24 +157,25 @@ class HabitSource(HabitModel, HistorySource):
 
     def may_miss(self, known_until: float, end: float) -> bool:
         """Whether the time of a nearly certain visit of the only entity can have passed, see `absences.may_close`."""
-        return self.absences is not None and may_close(self.habits, known_until, end)
+        return may_close(self.habits, known_until, end)
 
-    def tell_missed(self, visits: Visits, event: Callable[[], pa.Table]) -> list[dict[str, Any]]:
+    def tell_missed(
+        self, visits: Visits, event: Callable[[], pa.Table], calibrate: Callable[[np.ndarray], np.ndarray]
+    ) -> list[dict[str, Any]]:
         """Rows for the nearly certain visits of the only entity that did not come and whose time has passed with the
-        last of its `visits`, which is the `event`."""
+        last of its `visits`, which is the `event`. `calibrate` makes -log10 p of how surprising that is."""
         last = np.arange(len(visits)) == len(visits) - 1
         expected = judge_visits(self.habits, visits, self.habits.locate(visits)[1], last)
         if not expected.surprise.any():
             return []
-        return tell_absences(self, expected.of_rows(last.astype(np.int64) - 1), event())[1].to_pylist()
+        not_there = expected.of_rows(last.astype(np.int64) - 1)
+        return tell_absences(self, not_there, calibrate(not_there.surprise), event())[1].to_pylist()
 
     # --------------------------------------------------------------------------------------- storing
     def save(self, place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         write_table(self.habits.to_table(self.schema.entity), place / HISTORIES)
         tensors = {f"population.{field.name}": getattr(self.population, field.name) for field in fields(Population)}
         tensors |= {"widths.kind": self.widths.by_kind, "widths.visits": self.widths.by_visits}
-        if self.absences is not None:
-            tensors |= self.absences.to_tensors("final.absences")
         return tensors, {"frame": self.frame.to_dict(), "recurrence": list(astuple(self.recurrence))}
 
     @classmethod
@@ -177,7 +183,7 @@ class HabitSource(HabitModel, HistorySource):
         cls, place: Path, schema: EventSchema, config: Config, content: tuple[Arrays, Mapping[str, Any]], *, whole: bool
     ) -> HabitSource:
         """From its own files and its `content` in the judge's, but for the histories of entities where not the
-        `whole` is asked for. Models of earlier versions lack widths and absences."""
+        `whole` is asked for. Models of earlier versions lack widths."""
         tensors, facts = content
         plain = astuple(Widths.plain(1))
         return cls(
@@ -190,9 +196,6 @@ class HabitSource(HabitModel, HistorySource):
             ),
             absorb_after=config.scoring.absorb_after,
             widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
-            absences=Distribution.from_tensors(tensors, "final.absences")
-            if "final.absences.values" in tensors
-            else None,
         )
 
 

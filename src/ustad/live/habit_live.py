@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
 from ustad.events.visits import Visits, place_keys, read_visits, spot_names
 from ustad.files import as_table
-from ustad.habits.habit_source import HabitSource
+from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
 from ustad.habits.stages import history_end
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
@@ -35,6 +35,7 @@ from ustad.live.prepared_event import Prepared
 from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.looks import minus_log10_p
 from ustad.tables import TIMESTAMP, DataError
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
@@ -90,7 +91,7 @@ class HabitLive:
         self.model = cast(HabitSource, judge.history)
         if self.model.counting != "past":
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
-        self.looks, self.about = judge.looks, judge.about
+        self.looks, self.about, self._absent = judge.looks, judge.about, judge.beside.get(ABSENCES)
         self.others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
@@ -293,9 +294,16 @@ class HabitLive:
     def _absences(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> list[dict[str, Any]]:
         """Nearly certain visits that did not come and whose time has passed with the event."""
         model, log = entry.model, entry.state.log[-LOOKED_AT:]
-        if not len(log) or log["time"][-1] != visits.time[0] or not model.may_miss(*log_ends(log)):
+        if (
+            self._absent is None
+            or not len(log)
+            or log["time"][-1] != visits.time[0]
+            or not model.may_miss(*log_ends(log))
+        ):
             return []
-        return model.tell_missed(as_visits(log, visits.entity_ids[0]), lambda: self._table([row]))
+        return model.tell_missed(
+            as_visits(log, visits.entity_ids[0]), lambda: self._table([row]), partial(minus_log10_p, self._absent)
+        )
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.

@@ -115,13 +115,12 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
     uncertainties, shares. Where there are others, all stand in a list (`habits`), and features show expectations."""
     evidence, questions = unpack_evidence(content), Layout.of(schema).questions
     if stands_apart(evidence, questions):
-        asked = {questions[one["name"]][0] for one in evidence if one["name"] in questions}
-        features = [f for f in schema.features if _is_of_visits(f, schema) or asked & {t.name for t in f.terms()}]
-        listed = {"terms": _questions(evidence), **unpack_facts(content)}
+        terms = {questions[one["name"]][0] for one in evidence if one["name"] in questions}
+        features = [f for f in schema.features if _is_of_visits(f, schema) or terms & {t.name for t in f.terms()}]
         return {
             "features": _features(features, row, content, {}, only=EXPECTATION),
             "knn": NO_NEIGHBOURS,
-            "habits": listed,
+            "habits": {"terms": _questions(evidence), **unpack_facts(content)},
         }
     share = _shares(schema, evidence)
     knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share[WHOLE_EVENT]}

@@ -56,5 +56,5 @@ def unpack_facts(content: Mapping[str, Any]) -> dict[str, Any]:
 def stands_apart(evidence: Iterable[Mapping[str, Any]], of_features: Iterable[str]) -> bool:
     """Whether questions are shown in a list of their own. That is where one of them is neither about a single feature
     (`of_features`) nor about the event as a whole: so all shares stand in one place and add up."""
-    known = {*of_features, WHOLE_EVENT}
-    return any(one["name"] not in known for one in evidence)
+    shown_elsewhere = {*of_features, WHOLE_EVENT}
+    return any(one["name"] not in shown_elsewhere for one in evidence)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from safetensors.numpy import load_file, save_file
 
 from ustad.config import ConfigError
-from ustad.distribution import UNSURE, Tail
-from ustad.evidence_source import Answers, HistorySource, Source
+from ustad.distribution import UNSURE, Distribution, Tail
+from ustad.evidence_source import Answers, Arrays, HistorySource, Source
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.entity_tests import AgentReference, Period, combine_tests, strongest
@@ -34,7 +34,7 @@ from ustad.scoring.incidents import (
     rows_with_reason,
 )
 from ustad.scoring.judge import Request, Span, worst_rows
-from ustad.scoring.looks import Groups, Looks, unit_weights
+from ustad.scoring.looks import Groups, Looks, minus_log10_p, unit_weights
 from ustad.scoring.score_table import add_measurements, set_columns
 from ustad.tables import agent_codes
 from ustad.ties import first_highest, raised
@@ -79,6 +79,7 @@ class AddingJudge:
     looks: Looks
     agents: AgentReference
     counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
+    beside: Mapping[str, Distribution] = field(default_factory=dict)  # of what sources measure beside answers
 
     @classmethod
     def fit(
@@ -101,7 +102,7 @@ class AddingJudge:
         is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
         agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
-        return cls(history, others, looks, agents, tuple(counts))
+        return cls(history, others, looks, agents, tuple(counts), _fit_beside((history, *others), answers))
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -229,7 +230,7 @@ class AddingJudge:
         more: dict[str, pa.Array] = {}
         for source, answers in zip(self.sources, judgement.answers, strict=True):
             reasons = source.explain_entities(answers, tests, reasons)
-            more |= source.describe_entities(answers, event_scores)
+            more |= source.describe_entities(answers, event_scores, self.calibrate(answers.beside))
         return pa.table(
             {
                 schema.entity: pa.array(judgement.entity_ids.tolist()).cast(event_scores[schema.entity].type),
@@ -244,6 +245,11 @@ class AddingJudge:
                 **more,
             }
         )
+
+    def calibrate(self, beside: Arrays) -> dict[str, np.ndarray]:
+        """-log10 p of what a source measured beside its answers; without what this judge was not calibrated for."""
+        names = (name for name in beside if name in self.beside)
+        return {name: minus_log10_p(self.beside[name], beside[name]) for name in names}
 
     def stand(self, ranks: Sequence[Tail] | None) -> None:
         """Scores rest on the reference alone."""
@@ -287,6 +293,8 @@ class AddingJudge:
     def save(self, place: Path) -> None:
         """The files of all sources, and the judge's own: arrays as safetensors, the rest as JSON."""
         tensors = {**self.looks.to_tensors(), **self.agents.to_tensors()}
+        for name, distribution in self.beside.items():
+            tensors |= distribution.to_tensors(f"final.{name}")
         facts = {**self.looks.facts(), "incidents": self.counts}
         for source in self.sources:
             arrays, own = source.save(place)
@@ -303,7 +311,9 @@ class AddingJudge:
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
         weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
         looks = Looks.from_tensors(tensors, facts["terms"], weights)
-        return cls(history, others, looks, AgentReference.from_tensors(tensors), counts)
+        names = [name for source in (history, *others) for name in source.beside if f"final.{name}.values" in tensors]
+        beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
+        return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside)
 
 
 def read_judge(place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -318,6 +328,13 @@ def p_values(score: np.ndarray) -> np.ndarray:
 
 def _floats(values: np.ndarray | None, rows: int) -> Any:
     return pa.nulls(rows, pa.float64()) if values is None else np.asarray(values, np.float64)
+
+
+def _fit_beside(sources: Sequence[Source], answers: Sequence[Answers]) -> dict[str, Distribution]:
+    """Of what sources measured beside answers, where there was anything; no tail is narrower than they allow."""
+    least = {name: scale for source in sources for name, scale in source.beside.items()}
+    fits = {name: Distribution.fit(values) for name, values in _join(answers, "beside").items() if len(values)}
+    return {name: replace(one, scale=max(one.scale, least[name])) for name, one in fits.items()}
 
 
 def _join(answers: Sequence[Answers], what: str) -> dict[str, np.ndarray]:
