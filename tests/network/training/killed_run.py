@@ -41,7 +41,9 @@ def run(directory: Path | None, config: Config = CONFIG) -> DualTransformer:
     tensors, windows = EventTensors(arrays), make_windows(arrays, config.window)
     asked = tensors, make_queries(arrays, windows, config.window).take(np.arange(100))
     network = build_network(FIELDS, config)
-    fit(network, tensors, windows, asked, config, "cpu", directory, resume=directory is not None)
+    fit(
+        network, tensors, windows, asked, config=config, device="cpu", directory=directory, resume=directory is not None
+    )
     return network
 
 
