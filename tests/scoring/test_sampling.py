@@ -316,10 +316,10 @@ def test_samples_and_embeddings_are_the_same_in_less_memory(
     tensors, plain, lines = EventTensors(arrays), sampling.hidden_at, list[str]()
     embeddings = embed_events(network, tensors, queries, visible=False)
 
-    def hidden_at(tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any) -> Any:
+    def hidden_at(tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any, **named: Any) -> Any:
         if len(shared) * len(slices.start) > 2 * T:
             raise error
-        return plain(tensors, shared, slices, *rest)
+        return plain(tensors, shared, slices, *rest, **named)
 
     monkeypatch.setattr(sampling, "hidden_at", hidden_at)
     monkeypatch.setattr(sampling, "LEAST_TOKENS", 8)

@@ -71,8 +71,8 @@ def train_and_tell(directory: Path, checkpoints: int, tell: int) -> NoReturn:
     """Say when so many checkpoints are written, go on, and wait for the end where that is late on a busy machine."""
     write, written = loop.write_checkpoint, count(1)
 
-    def write_and_count(*arguments: Any) -> None:
-        write(*arguments)
+    def write_and_count(*arguments: Any, **named: Any) -> None:
+        write(*arguments, **named)
         number = next(written)
         if number == checkpoints:
             os.write(tell, b".")
