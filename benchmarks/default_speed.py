@@ -225,7 +225,7 @@ def paper_samples(world: World) -> Samples:
     questions = make_queries(arrays, make_windows(arrays, config.window, first_day=first), config.window)
     assert len(questions) == world.test.num_rows
     tensors = EventTensors(arrays, world.device)
-    return sample(world.paper, tensors, questions, world.encoder, config.scoring.samples, config.seed)
+    return sample(world.paper, tensors, questions, world.encoder, samples=config.scoring.samples, seed=config.seed)
 
 
 def live_rates(model: AddingJudge, before: pa.Table, events: pa.Table) -> tuple[float, float]:

@@ -48,8 +48,10 @@ class LeavingOut(Stepper):
     share: ClassVar[float] = 0.0
 
     def _finish(self, batch: Batch, masked: Tensor, events: Tensor, flat: Tensor, *, real: Tensor) -> Loss:
-        network, where = self.network, (batch.padding, batch.position, batch.day_position)
-        hidden = network.contextualise_where(events, masked, *where, flat)
+        network = self.network
+        hidden = network.contextualise_where(
+            events, masked, batch.padding, batch.position, day_position=batch.day_position, flat=flat
+        )
         targets = masked_step._flatten(batch.features)[flat]
         losses = field_losses(network.decode(hidden), targets, network.fields, self.config)
         weighed_losses = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]

@@ -139,12 +139,12 @@ def measure_plain(network: DualTransformer, tensors: EventTensors, queries: Quer
 def measure_bulk(
     network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, warm: int
 ) -> dict[str, float]:
-    sample(network, tensors, queries.take(np.arange(min(warm, len(queries)))), encoder, SAMPLES, 7)
+    sample(network, tensors, queries.take(np.arange(min(warm, len(queries)))), encoder, samples=SAMPLES, seed=7)
     if tensors.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.synchronize()
     began, cpu = time.perf_counter(), time.process_time()
-    sample(network, tensors, queries, encoder, SAMPLES, 7)
+    sample(network, tensors, queries, encoder, samples=SAMPLES, seed=7)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     result = {"events": len(queries), "seconds": took, "cpu_seconds": cpu, "events_per_s": len(queries) / took}
     result["cpu_ms_per_event"] = 1e3 * cpu / len(queries)

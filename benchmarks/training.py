@@ -175,7 +175,7 @@ def our_rate(data: Data, config: Config, device: str, seconds: float) -> dict[st
     config = config.replace({"training.max_minutes": seconds / 60, "training.epochs": 7, "training.patience": 99})
     began, busy = time.perf_counter(), time.process_time()
     few = (data.tensors, data.asked.take(np.arange(64)))  # validation is not what is measured here
-    result = fit(build_network(FIELDS, config), data.tensors, some, few, config, device)
+    result = fit(build_network(FIELDS, config), data.tensors, some, few, config=config, device=device)
     history, steps = result.history, -(-len(some) // size)
     windows = len(some) * result.steps / steps
     rates = [e["windows_per_s"] for e in history[2:] or history[1:] or history] or [windows / result.seconds]
@@ -196,7 +196,14 @@ def our_rate(data: Data, config: Config, device: str, seconds: float) -> dict[st
 def reach(data: Data, config: Config, device: str, target: float, seconds: float) -> dict[str, Any]:
     """Wall time of `fit` until its validation loss is as good as `target`, recording and validation included."""
     config = config.replace({"training.max_minutes": seconds / 60, "training.patience": 99})
-    result = fit(build_network(FIELDS, config), data.tensors, data.windows, (data.tensors, data.asked), config, device)
+    result = fit(
+        build_network(FIELDS, config),
+        data.tensors,
+        data.windows,
+        (data.tensors, data.asked),
+        config=config,
+        device=device,
+    )
     curve = [(e["seconds"], e["validation"]) for e in result.history]
     there = next((second for second, loss in curve if loss <= target), None)
     return {
@@ -322,7 +329,7 @@ class Bench:
         for graphs in ("auto", "off"):
             config = change(self.paper, {**changes, "training.graphs": graphs, "training.epochs": 3})
             given = build_network(FIELDS, config), data.tensors, data.windows, (data.tensors, data.asked)
-            found[graphs] = [e["validation"] for e in fit(*given, config, self.device).history]
+            found[graphs] = [e["validation"] for e in fit(*given, config=config, device=self.device).history]
             print(f"graphs {graphs}: validation {found[graphs]}", flush=True)
         self.results["agreement"] = found
         write(self.results, self.path)
@@ -334,7 +341,7 @@ class Bench:
         some = self.large.windows.take(np.arange(min(len(self.large.windows), 4 * self.options.profile_size)))
         few = (self.large.tensors, self.large.asked.take(np.arange(64)))
         with torch.profiler.profile() as profiler:
-            fit(build_network(FIELDS, config), self.large.tensors, some, few, config, self.device)
+            fit(build_network(FIELDS, config), self.large.tensors, some, few, config=config, device=self.device)
         key = "self_device_time_total" if self.device == "cuda" else "self_cpu_time_total"
         events = sorted(profiler.key_averages(), key=lambda e: -getattr(e, key))[:30]
         self.results["profile"] = [(e.key[:80], getattr(e, key) / 1e3, e.count) for e in events]

@@ -225,7 +225,7 @@ def train_network(
             f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
         )
     announce(MaskedTask(network, tensors, *validation, config), windows, config)
-    return fit(network, tensors, windows, validation, config, device, directory, resume)
+    return fit(network, tensors, windows, validation, config=config, device=device, directory=directory, resume=resume)
 
 
 def scored_terms(encoder: Encoder) -> tuple[str, ...]:
@@ -309,8 +309,8 @@ def measure(
         tensors,
         queries,
         encoder,
-        config.scoring.samples,
-        config.seed,
+        samples=config.scoring.samples,
+        seed=config.seed,
         keep_probabilities=keep_probabilities,
     )
     lessen_losses(samples, encoder, arrays, queries.target)
@@ -332,7 +332,7 @@ def _rough_time(
     with progress.silence():
         for _ in range(2):  # the first call warms up
             began = time.perf_counter()
-            sample(network, tensors, few, encoder, config.scoring.samples, config.seed)
+            sample(network, tensors, few, encoder, samples=config.scoring.samples, seed=config.seed)
     return progress.roughly((time.perf_counter() - began) * len(queries) / _PILOT)
 
 

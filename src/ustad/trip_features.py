@@ -52,7 +52,7 @@ class TripFeatures:
         arrays = trip_arrays(trips_to(trips, events))
         whole = ~arrays.crosses_gap
         size, seed = config.model.trip_size, config.seed
-        return cls(how, fit_paths(arrays.shape[whole], arrays.speed[whole], size, seed, device))
+        return cls(how, fit_paths(arrays.shape[whole], arrays.speed[whole], size, seed, device=device))
 
     def attach(self, events: pa.Table, trips: pa.Table | None) -> pa.Table:
         """Events with the vector columns of the trips that led to them, null where there was none."""

@@ -136,7 +136,7 @@ def places_expected(world, table, chosen):
     index = data.events.batch(start, stop, int(one.length[0])).index
     events = world.network.embed(data.events.features[index[0]])[None]
     row = torch.arange(index.shape[1])[None]
-    return ask(world.network, data, events, start, stop, target, row).places
+    return ask(world.network, data, events, start, stop=stop, target=target, row=row).places
 
 
 def test_with_the_window_past_later_events_change_nothing():
@@ -281,7 +281,7 @@ def test_padding_changes_no_loss(world):
         short = world.network.embed(data.events.batch(start, stop, 7).features)
         long = world.network.embed(data.events.batch(start, stop, 12).features)
     torch.testing.assert_close(short[1], long[1, :7])
-    assert torch.isfinite(training_loss(world.network, data, start, stop, 12, 0.3))
+    assert torch.isfinite(training_loss(world.network, data, start, stop, length=12, ratio=0.3))
 
 
 def test_a_step_of_fixed_shape_has_the_same_loss(world):
@@ -291,11 +291,11 @@ def test_a_step_of_fixed_shape_has_the_same_loss(world):
     for size in (None, 64, 3):
         torch.manual_seed(5)
         world.network.eval()
-        losses.append(float(training_loss(world.network, data, start, stop, 12, 0.3, size).detach()))
+        losses.append(float(training_loss(world.network, data, start, stop, length=12, ratio=0.3, size=size).detach()))
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] != pytest.approx(losses[0], rel=1e-3)  # what there is no room for is left out of the mean
     empty = [torch.nn.functional.pad(ends, (0, 2)) for ends in (start, stop)]  # windows that make a batch full
-    assert torch.isfinite(training_loss(world.network, data, *empty, 12, 0.3, 64))
+    assert torch.isfinite(training_loss(world.network, data, *empty, length=12, ratio=0.3, size=64))
 
 
 def test_unseen_times_count_less_in_the_loss_and_only_where_the_network_is_told():

@@ -84,7 +84,9 @@ def network_by_hand(net: DualTransformer, features: Features, masked: Tensor, po
 def test_the_network_is_the_papers_figure_written_out() -> None:
     net, batch = network().double(), make_batch((4,), dtype=torch.float64)
     masked = torch.tensor([[False, True, False, False]])
-    hidden = net.contextualise(net.embed(batch.features), masked, batch.padding, batch.position, batch.day_position)
+    hidden = net.contextualise(
+        net.embed(batch.features), masked, batch.padding, batch.position, day_position=batch.day_position
+    )
     one = batch.features[torch.tensor(0)]
     truth = network_by_hand(net, one, masked[0], batch.position[0], batch.day_position[0])
     torch.testing.assert_close(hidden[0], truth, rtol=1e-9, atol=1e-9)
@@ -145,12 +147,15 @@ def test_asking_for_some_events_equals_asking_for_all(batch: Batch) -> None:
     net = network()
     masked = torch.zeros_like(batch.padding)
     masked[:, 0] = True
-    given = net.embed(batch.features), masked, batch.padding, batch.position, batch.day_position
-    every = net.contextualise(*given)
+    windows = net.embed(batch.features), masked, batch.padding, batch.position
+    days = batch.day_position
+    every = net.contextualise(*windows, day_position=days)
     at = torch.tensor([4, 1, 0])
-    torch.testing.assert_close(net.contextualise_at(*given, at), every[torch.arange(3), at])
+    torch.testing.assert_close(net.contextualise_at(*windows, day_position=days, at=at), every[torch.arange(3), at])
     flat = torch.tensor([2, 5, 5, 14])
-    torch.testing.assert_close(net.contextualise_where(*given, flat), every.reshape(15, -1)[flat])
+    torch.testing.assert_close(
+        net.contextualise_where(*windows, day_position=days, flat=flat), every.reshape(15, -1)[flat]
+    )
 
 
 @torch.no_grad()
@@ -250,7 +255,7 @@ def test_a_new_network_sees_the_order_of_events(width: int) -> None:
     events = net.embed(batch.features)
 
     def seen(events: Tensor) -> Tensor:
-        return net.contextualise(events, masked, batch.padding, batch.position, batch.day_position)[:, 2]
+        return net.contextualise(events, masked, batch.padding, batch.position, day_position=batch.day_position)[:, 2]
 
     otherwise = seen(events[:, [4, 0, 2, 5, 1, 3]]) - seen(events)
     others = seen(events.roll(1, dims=0)) - seen(events)

@@ -79,7 +79,7 @@ class Asked:
         else:
             made = self.network.embed(features)[None]
         row = torch.arange(index.shape[1])[None]
-        outlook = ask(self.network, self.data, made, start, stop, target, row)
+        outlook = ask(self.network, self.data, made, start, stop=stop, target=target, row=row)
         aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
         terms = {name: float(value) for name, value in chain_terms(outlook).items()}
         slot = int(outlook.places.exp().mean(dim=0).argmax())

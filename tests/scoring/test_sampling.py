@@ -37,7 +37,7 @@ def queries(arrays: EventArrays, config: Config) -> Queries:
 
 @pytest.fixture(scope="module")
 def samples(network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder) -> Samples:
-    return sample(network, EventTensors(arrays), queries, encoder, T, SEED)
+    return sample(network, EventTensors(arrays), queries, encoder, samples=T, seed=SEED)
 
 
 def _close(a: Samples, b: Samples, rel: float = 1e-4, absolute: float = 1e-5) -> None:
@@ -66,7 +66,7 @@ def _slow_predictions(
                 (index == target)[None],
                 torch.zeros(1, L, dtype=torch.bool),
                 torch.arange(L)[None],
-                tensors.day_position[index][None],
+                day_position=tensors.day_position[index][None],
             )[0, target - start]
             made = network.decode(hidden)
             results.append(
@@ -131,7 +131,7 @@ def test_samples_do_not_depend_on_batches_order_or_partitions(
     tensors = EventTensors(arrays)
     order = np.random.default_rng(0).permutation(len(queries))
     tight = Budget(tokens=40, embedding_bytes=12 * T * network.config.width * 4)
-    shuffled = sample(network, tensors, queries.take(order), encoder, T, SEED, budget=tight)
+    shuffled = sample(network, tensors, queries.take(order), encoder, samples=T, seed=SEED, budget=tight)
     back = Samples(
         {
             n: dataclasses.replace(v, **{c: getattr(v, c)[np.argsort(order)] for c in COLUMNS})
@@ -159,8 +159,8 @@ class PlainPasses:
             masked,
             torch.zeros_like(masked),
             offset.expand(samples * count, length),
-            day_position.repeat(samples, 1),
-            at.repeat(samples),
+            day_position=day_position.repeat(samples, 1),
+            at=at.repeat(samples),
         )
         return hidden.view(samples, count, -1)
 
@@ -174,23 +174,28 @@ def test_the_fast_passes_equal_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sampling, "passes_for", lambda *_: PlainPasses(network))
-    _close(samples, sample(network, EventTensors(arrays), queries, encoder, T, SEED), rel=1e-3)
+    _close(samples, sample(network, EventTensors(arrays), queries, encoder, samples=T, seed=SEED), rel=1e-3)
 
 
 def test_threads_change_nothing(
     network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder
 ) -> None:
     tensors, small = EventTensors(arrays), Budget(tokens=200, embedding_bytes=1 << 14)
-    alone = sample(network, tensors, queries, encoder, T, SEED, budget=small)
+    alone = sample(network, tensors, queries, encoder, samples=T, seed=SEED, budget=small)
     apart = embed_events(network, tensors, queries, budget=small)
     torch.set_num_threads(3)
     try:
-        _close(alone, sample(network, tensors, queries, encoder, T, SEED, budget=small), rel=0, absolute=0)
+        _close(alone, sample(network, tensors, queries, encoder, samples=T, seed=SEED, budget=small), rel=0, absolute=0)
         assert np.array_equal(apart, embed_events(network, tensors, queries, budget=small))
         assert torch.get_num_threads() == 3
         with pytest.raises(IndexError):  # what fails in a thread fails here, and the threads come back
             sample(
-                network, tensors, Queries(queries.start + 10_000, queries.stop + 10_000, queries.target), encoder, T, 1
+                network,
+                tensors,
+                Queries(queries.start + 10_000, queries.stop + 10_000, queries.target),
+                encoder,
+                samples=T,
+                seed=1,
             )
         assert torch.get_num_threads() == 3
     finally:
@@ -207,7 +212,7 @@ def _double(arrays: EventArrays) -> EventTensors:
 def test_epistemic_uncertainty_agrees_with_double_precision(
     network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
 ) -> None:
-    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, T, SEED)
+    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, samples=T, seed=SEED)
     for name in ("start", "duration", "x", "y"):
         np.testing.assert_allclose(samples.terms[name].eu, exact.terms[name].eu, rtol=1e-3, atol=1e-9)
     for name in ("poi", "weekday"):
@@ -217,7 +222,7 @@ def test_epistemic_uncertainty_agrees_with_double_precision(
 def test_more_samples_change_nothing_but_the_average(
     network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder
 ) -> None:
-    few, many = (sample(network, EventTensors(arrays), queries, encoder, t, SEED) for t in (40, 80))
+    few, many = (sample(network, EventTensors(arrays), queries, encoder, samples=t, seed=SEED) for t in (40, 80))
     difference = np.abs(few.terms["x"].expected - many.terms["x"].expected)
     error = np.sqrt(many.terms["x"].eu / 40)
     assert (difference < 5 * error + 1e-6).all()
@@ -231,7 +236,7 @@ def test_uncertainties_can_be_switched_off(
     changed = config.replace({"model.uncertainty": kind})
     torch.manual_seed(1)
     network = DualTransformer(encoder.fields, changed.model, changed.window.max_events)
-    made = sample(network, EventTensors(arrays), queries, encoder, T, SEED)
+    made = sample(network, EventTensors(arrays), queries, encoder, samples=T, seed=SEED)
     duration, poi = made.terms["duration"], made.terms["poi"]
     assert (duration.eu == 0).all() == (not epistemic)
     assert (duration.au == 0).all() == (not aleatoric)
@@ -261,7 +266,7 @@ def test_an_event_cannot_see_itself_when_masked(
     changed = dataclasses.replace(arrays, numbers=arrays.numbers.copy())
     one = queries.take(np.array([5]))
     changed.numbers[one.target] += 3.0
-    other = sample(network, EventTensors(changed), one, encoder, T, SEED)
+    other = sample(network, EventTensors(changed), one, encoder, samples=T, seed=SEED)
     assert other.terms["x"].expected[0] == pytest.approx(samples.terms["x"].expected[5], rel=1e-5)
     assert other.terms["x"].error[0] != pytest.approx(samples.terms["x"].error[5], rel=1e-2)
 
@@ -276,8 +281,8 @@ def test_rows_are_normalised_as_torch_does_it() -> None:
 def test_half_precision_blocks_keep_the_uncertainty(
     network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
 ) -> None:
-    half = sample(network, EventTensors(arrays), queries, encoder, T, SEED, precision="half")
-    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, T, SEED)
+    half = sample(network, EventTensors(arrays), queries, encoder, samples=T, seed=SEED, precision="half")
+    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, samples=T, seed=SEED)
     for name in ("start", "duration", "x", "y"):
         relative = np.abs(half.terms[name].eu / exact.terms[name].eu - 1)
         assert np.median(relative) < 0.02
@@ -289,14 +294,18 @@ def test_a_gpu_gives_the_same_samples(
     network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
 ) -> None:
     there = copy.deepcopy(network).cuda()
-    _close(samples, sample(there, EventTensors(arrays, "cuda"), queries, encoder, T, SEED, "fp32"), rel=1e-3)
-    half = sample(there, EventTensors(arrays, "cuda"), queries, encoder, T, SEED)
+    _close(
+        samples,
+        sample(there, EventTensors(arrays, "cuda"), queries, encoder, samples=T, seed=SEED, precision="fp32"),
+        rel=1e-3,
+    )
+    half = sample(there, EventTensors(arrays, "cuda"), queries, encoder, samples=T, seed=SEED)
     _close(samples, half, rel=0.05, absolute=1e-2)
 
 
 def test_nothing_to_sample_is_no_error(network: DualTransformer, arrays: EventArrays, encoder: Encoder) -> None:
     nothing = Queries(*(np.zeros(0, np.int64) for _ in range(3)))
-    assert len(sample(network, EventTensors(arrays), nothing, encoder, T, SEED).terms["x"].loss) == 0
+    assert len(sample(network, EventTensors(arrays), nothing, encoder, samples=T, seed=SEED).terms["x"].loss) == 0
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")])
@@ -307,15 +316,15 @@ def test_samples_and_embeddings_are_the_same_in_less_memory(
     tensors, plain, lines = EventTensors(arrays), sampling.hidden_at, list[str]()
     embeddings = embed_events(network, tensors, queries, visible=False)
 
-    def hidden_at(tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any) -> Any:
+    def hidden_at(tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any, **named: Any) -> Any:
         if len(shared) * len(slices.start) > 2 * T:
             raise error
-        return plain(tensors, shared, slices, *rest)
+        return plain(tensors, shared, slices, *rest, **named)
 
     monkeypatch.setattr(sampling, "hidden_at", hidden_at)
     monkeypatch.setattr(sampling, "LEAST_TOKENS", 8)
     monkeypatch.setattr(sampling, "say", lines.append)
-    _close(sample(network, tensors, queries, encoder, T, SEED), samples)
+    _close(sample(network, tensors, queries, encoder, samples=T, seed=SEED), samples)
     np.testing.assert_allclose(embed_events(network, tensors, queries, visible=False), embeddings, rtol=1e-4, atol=1e-5)
     assert set(lines) == {"scoring: memory is full; once more with half as many events at a time"}
 

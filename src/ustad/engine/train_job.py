@@ -272,7 +272,16 @@ def _train_network(
     network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
     tensors, windows, validation = training_tensors(lessons, config, device)
     # The driver has removed the checkpoint of another run: what is there is this one's.
-    result = fit(network, tensors, windows, validation, config, device, plan.directory, plan.directory is not None)
+    result = fit(
+        network,
+        tensors,
+        windows,
+        validation,
+        config=config,
+        device=device,
+        directory=plan.directory,
+        resume=plan.directory is not None,
+    )
     return network.state_dict(), json.loads(json.dumps(asdict(result)))
 
 

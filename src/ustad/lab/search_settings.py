@@ -69,7 +69,7 @@ def tune(
         trial = study.ask()
         trial_config = config.replace({name: _suggest(trial, name, options) for name, options in space.items()})
         network = build_network(tensors.fields, trial_config)
-        result = fit(network, tensors, windows, validation, trial_config, device)
+        result = fit(network, tensors, windows, validation, config=trial_config, device=device)
         loss = result.validation.total
         study.tell(trial, loss)
         say(f"trial {_count_trials(study)} of {trials}: validation loss {loss:.4f} with {trial.params}")

@@ -110,14 +110,14 @@ class DualTransformer(nn.Module):
 
     # ------------------------------------------------------------------------------------ event level
     def contextualise(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor
     ) -> Tensor:
         """Events in their windows: [B, L, D] from `embed`, masked and padding [B, L] -> [B, L, D]."""
         x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position)
         return self.norm(last(x, bias))
 
     def contextualise_at(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor, at: Tensor
     ) -> Tensor:
         """The same for one event of each window, at [B] -> [B, D]; the last block computes only that query."""
         x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position)
@@ -129,6 +129,7 @@ class DualTransformer(nn.Module):
         masked: Tensor,
         padding: Tensor,
         position: Tensor,
+        *,
         day_position: Tensor,
         flat: Tensor,
         window_memory: WindowMemory | None = None,
@@ -192,7 +193,9 @@ class DualTransformer(nn.Module):
     def forward(self, batch: Batch, masked: Tensor) -> Predictions:
         """Predictions of every event of every window: leading dimensions [B, L]."""
         events = self.embed(batch.features)
-        return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
+        return self.decode(
+            self.contextualise(events, masked, batch.padding, batch.position, day_position=batch.day_position)
+        )
 
 
 def build_network(fields: Sequence[Field], config: Config, kinds_of_places: int | None = None) -> DualTransformer:

@@ -120,6 +120,7 @@ def fit_paths(
     profile: np.ndarray,
     size: int,
     seed: int,
+    *,
     device: torch.device | str = "cpu",
     epochs: int = 20,
     most: int = 100_000,

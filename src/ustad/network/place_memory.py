@@ -167,7 +167,7 @@ class PlaceMemory(nn.Module):
         """What was expected of M events: hidden [T, M, D], memory of each of the M -> leading dimensions [T, M]."""
         dtype = self.heads.pointer.weight.dtype
         memory = Memory(*(v if v.dtype == torch.bool else v.to(dtype) for v in vars(memory).values()))
-        return self.heads(hidden.to(dtype), memory, targets, self.category.weight, self.new_token)
+        return self.heads(hidden.to(dtype), memory, targets, self.category.weight, new_token=self.new_token)
 
 
 class MemoryHeads(nn.Module):
@@ -187,7 +187,7 @@ class MemoryHeads(nn.Module):
         self.trust = nn.Parameter(torch.tensor([1.0, 0.5, 0.5]))
         self.register_buffer("kernels", torch.tensor(KERNELS_KM), persistent=False)
 
-    def forward(self, hidden: Tensor, memory: Memory, targets: Targets, kinds: Tensor, new_token: Tensor) -> Outlook:
+    def forward(self, hidden: Tensor, memory: Memory, targets: Targets, kinds: Tensor, *, new_token: Tensor) -> Outlook:
         """hidden [T, M, D], memory and targets of M events."""
         M, K = memory.absent.shape
         target = self.target(memory.tokens)  # [M, K, D]

@@ -6,7 +6,7 @@ meant, or None where the change has no room. Only stays inside the diary's windo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,21 @@ class Diary:
     def __len__(self) -> int:
         return len(self.place)
 
+    def put(self, first: int, last: int, rows: Sequence[Row], free: np.ndarray) -> Diary:
+        """A copy in which `rows`, some of them `free` [rows], stand instead of rows first … last - 1."""
+        middle = np.array(rows, np.int64).reshape(-1, 3)
+
+        def put_between(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return np.concatenate([old[:first], new.astype(old.dtype), old[last:]])
+
+        return replace(
+            self,
+            place=put_between(self.place, middle[:, 0]),
+            arrival=put_between(self.arrival, middle[:, 1]),
+            departure=put_between(self.departure, middle[:, 2]),
+            free=put_between(self.free, free),
+        )
+
 
 Edit = tuple[Diary, list[int]] | None
 
@@ -42,18 +57,7 @@ def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_pur
         return None
     if any(end - start < SHORTEST for _, start, end in rows):
         return None
-    middle = np.array(rows, np.int64).reshape(-1, 3)
-
-    def put_between(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return np.concatenate([old[:first], new.astype(old.dtype), old[last:]])
-
-    copy = replace(
-        diary,
-        place=put_between(diary.place, middle[:, 0]),
-        arrival=put_between(diary.arrival, middle[:, 1]),
-        departure=put_between(diary.departure, middle[:, 2]),
-        free=put_between(diary.free, np.ones(len(rows), bool)),
-    )
+    copy = diary.put(first, last, rows, np.ones(len(rows), bool))
     return (copy, on_purpose) if _is_possible(copy, first - 1, first + len(rows)) else None
 
 

@@ -41,7 +41,9 @@ def run(directory: Path | None, config: Config = CONFIG) -> DualTransformer:
     tensors, windows = EventTensors(arrays), make_windows(arrays, config.window)
     asked = tensors, make_queries(arrays, windows, config.window).take(np.arange(100))
     network = build_network(FIELDS, config)
-    fit(network, tensors, windows, asked, config, "cpu", directory, resume=directory is not None)
+    fit(
+        network, tensors, windows, asked, config=config, device="cpu", directory=directory, resume=directory is not None
+    )
     return network
 
 
@@ -69,8 +71,8 @@ def train_and_tell(directory: Path, checkpoints: int, tell: int) -> NoReturn:
     """Say when so many checkpoints are written, go on, and wait for the end where that is late on a busy machine."""
     write, written = loop.write_checkpoint, count(1)
 
-    def write_and_count(*arguments: Any) -> None:
-        write(*arguments)
+    def write_and_count(*arguments: Any, **named: Any) -> None:
+        write(*arguments, **named)
         number = next(written)
         if number == checkpoints:
             os.write(tell, b".")

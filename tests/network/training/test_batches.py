@@ -26,7 +26,7 @@ def make_windows_of(lengths: np.ndarray) -> Windows:
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 64), st.integers(0, 5))
 def test_every_window_comes_once_in_every_epoch(lengths: list[int], batch_size: int, epoch: int) -> None:
     windows = make_windows_of(np.array(lengths))
-    plan = plan_epoch(windows, bucket_lengths(windows.length), batch_size, 0.0, 7, epoch)
+    plan = plan_epoch(windows, bucket_lengths(windows.length), batch_size, 0.0, seed=7, epoch=epoch)
     seen = np.concatenate([plan.start[a:b] for a, b in zip(plan.first, plan.last, strict=True)])
     assert sorted(seen) == sorted(windows.start)
     for a, b, length in zip(plan.first, plan.last, plan.length, strict=True):
@@ -36,7 +36,7 @@ def test_every_window_comes_once_in_every_epoch(lengths: list[int], batch_size: 
 
 def test_the_plan_follows_from_seed_and_epoch() -> None:
     windows = make_windows_of(np.random.default_rng(0).poisson(12, 500) + 1)
-    plans = [plan_epoch(windows, (30,), 32, 0.5, *key) for key in [(7, 0), (7, 0), (7, 1), (8, 0)]]
+    plans = [plan_epoch(windows, (30,), 32, 0.5, seed=s, epoch=e) for s, e in [(7, 0), (7, 0), (7, 1), (8, 0)]]
     assert np.array_equal(plans[0].start, plans[1].start)
     assert np.array_equal(plans[0].stop, plans[1].stop)
     assert not np.array_equal(plans[0].start, plans[2].start)
@@ -53,7 +53,7 @@ def test_padding_stays_under_fifteen_percent_but_where_an_epoch_has_few_batches(
     windows = make_windows_of(np.minimum(lengths, 48))
     cut = cut_windows(windows, share, 7, 0) - windows.start
     buckets = tuple(sorted({*bucket_lengths(cut, most, waste), int(windows.length.max())}))
-    assert plan_epoch(windows, buckets, 128, share, 7, 0).padding < bound
+    assert plan_epoch(windows, buckets, 128, share, seed=7, epoch=0).padding < bound
 
 
 def test_buckets_are_the_best_of_all_choices() -> None:

@@ -37,7 +37,9 @@ World = tuple[EventTensors, Windows, Queries]
 def train(world: World, config: Config, directory: Path | None = None, resume: bool = False) -> tuple:
     tensors, windows, queries = world
     network = build_network(FIELDS, config)
-    return network, fit(network, tensors, windows, (tensors, queries), config, "cpu", directory, resume)
+    return network, fit(
+        network, tensors, windows, (tensors, queries), config=config, device="cpu", directory=directory, resume=resume
+    )
 
 
 def same(one: DualTransformer, other: DualTransformer) -> bool:
@@ -80,8 +82,8 @@ def test_a_run_stopped_at_any_step_resumes_to_the_same_weights(
     whole, truth = train(world, config)
     written = []
 
-    def write_then_die(*arguments: object) -> None:
-        write_checkpoint(*arguments)  # type: ignore[arg-type]  # handed on as they came
+    def write_then_die(*arguments: object, **named: object) -> None:
+        write_checkpoint(*arguments, **named)  # type: ignore[arg-type]  # handed on as they came
         written.append(1)
         if len(written) == stop_after:
             raise KeyboardInterrupt
@@ -258,7 +260,15 @@ def test_learning_rates_warm_up_and_fall() -> None:
 def test_the_log_has_the_validation_of_every_field(world: World, config: Config, tmp_path: Path) -> None:
     tensors, windows, queries = world
     config = config.replace({"training.epochs": 1})
-    fit(build_network(FIELDS, config), tensors, windows, (tensors, queries), config, "cpu", tmp_path)
+    fit(
+        build_network(FIELDS, config),
+        tensors,
+        windows,
+        (tensors, queries),
+        config=config,
+        device="cpu",
+        directory=tmp_path,
+    )
     entry = json.loads((tmp_path / "log.jsonl").read_text())
     assert set(entry["validation_fields"]) == {f.name for f in FIELDS}
 
@@ -266,6 +276,6 @@ def test_the_log_has_the_validation_of_every_field(world: World, config: Config,
 def test_training_carries_on_from_a_trained_network(world: World, config: Config) -> None:
     tensors, windows, queries = world
     network, first = train(world, config)
-    second = fit(network, tensors, windows, (tensors, queries), config)
+    second = fit(network, tensors, windows, (tensors, queries), config=config)
     assert second.history[0]["validation"] < first.history[0]["validation"]
     assert SMALL["training.epochs"] == len(second.history)

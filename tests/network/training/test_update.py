@@ -51,7 +51,7 @@ def train(world: World, config: Config, recorder: type, monkeypatch: pytest.Monk
     monkeypatch.setattr(loop, "use_graphs", lambda *_: True)
     monkeypatch.setattr(loop, "GraphRecorder", recorder)
     network = build_network(FIELDS, config)
-    fit(network, tensors, windows, (tensors, queries), config)
+    fit(network, tensors, windows, (tensors, queries), config=config)
     return network
 
 
@@ -144,7 +144,7 @@ def test_replayed_graphs_draw_the_masks_of_plain_steps(
     for graphs in ("auto", "off"):
         monkeypatch.setattr(TrainingConfig, "graphs", graphs)
         network = build_network(FIELDS, config)
-        losses.append(fit(network, tensors, windows, (tensors, queries), config, "cuda").validation.total)
+        losses.append(fit(network, tensors, windows, (tensors, queries), config=config, device="cuda").validation.total)
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 

@@ -100,8 +100,8 @@ class MaskedPredictor(EncodedNetwork):
             EventTensors(arrays, self.device),
             make_windows(arrays, config.window),
             (EventTensors(questions.arrays, self.device), questions.queries),
-            config,
-            self.device,
+            config=config,
+            device=self.device,
         )
         self._keep_training(result, train.num_rows)
 
@@ -223,7 +223,12 @@ def masked_predictions(
             masked = batch.index == target[:, None]
             masked &= ~batch.padding
             hidden = network.contextualise_at(
-                embeddings[batch.index], masked, batch.padding, batch.position, batch.day_position, target - start
+                embeddings[batch.index],
+                masked,
+                batch.padding,
+                batch.position,
+                day_position=batch.day_position,
+                at=target - start,
             )
             yield network.decode(hidden), tensors.features[target], tensors.key[target]
             advance(len(part))

@@ -68,7 +68,7 @@ class SparseEncoder(SequenceNetwork):
         return x, places
 
     def contextualise(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor
     ) -> Tensor:
         x, places = self.visible(events, masked, padding, position, day_position=day_position)
         return self.recover(x, places, masked, padding)

@@ -69,23 +69,23 @@ class SequenceNetwork(nn.Module):
         return x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
 
     def contextualise(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor
     ) -> Tensor:
         """Events in their windows: [B, L, D] -> [B, L, D]."""
         return self.norm(self.encode(self.enter(events, masked, position, day_position), padding))
 
     def contextualise_at(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor, at: Tensor
     ) -> Tensor:
         """The same for one event of each window, at [B] -> [B, D]."""
-        hidden = self.contextualise(events, masked, padding, position, day_position)
+        hidden = self.contextualise(events, masked, padding, position, day_position=day_position)
         return hidden[torch.arange(len(at), device=at.device), at]
 
     def contextualise_where(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, flat: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor, flat: Tensor
     ) -> Tensor:
         """The same for some events, by their place in the flattened batch, flat [M] -> [M, D]."""
-        return self.contextualise(events, masked, padding, position, day_position).flatten(0, 1)[flat]
+        return self.contextualise(events, masked, padding, position, day_position=day_position).flatten(0, 1)[flat]
 
     def decode(self, hidden: Tensor) -> Predictions:
         """[..., D] -> Predictions, in fp32."""
@@ -95,4 +95,6 @@ class SequenceNetwork(nn.Module):
     def forward(self, batch: Batch, masked: Tensor) -> Predictions:
         """Predictions of every event of every window: leading dimensions [B, L]."""
         events = self.embed(batch.features)
-        return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
+        return self.decode(
+            self.contextualise(events, masked, batch.padding, batch.position, day_position=batch.day_position)
+        )

@@ -70,7 +70,7 @@ class OthersTell(SequenceNetwork):
         self.blocks = nn.ModuleList(OthersBlock(settings.width, settings.heads) for _ in range(settings.blocks))
 
     def contextualise(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor
     ) -> Tensor:
         nothing = torch.zeros_like(masked)
         places = self.enter(torch.zeros_like(events), nothing, position, day_position) + self.masked_token

@@ -223,10 +223,9 @@ def seconds_tables(results: Results) -> list[Table]:
     rows = []
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
-            method_lines = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
+            runs = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
             fit, rest = zip(
-                *(method_seconds(select_lines(method_lines, seed=seed)) for seed in {x["seed"] for x in method_lines}),
-                strict=True,
+                *(method_seconds(select_lines(runs, seed=seed)) for seed in {x["seed"] for x in runs}), strict=True
             )
             rows.append((data, NAMES[method], f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
     heads = ("data", "method", "fit s", "score, predict and evaluate s")

@@ -8,7 +8,6 @@ observed stays can be edited too. Stays that were meant are not free any more: n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -53,18 +52,7 @@ def put_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose
     new = [row for row in rows if row not in old]
     if any(end - start < SHORTEST for _, start, end in new) or not any(start in on_purpose for _, start, _ in new):
         return None
-    middle = np.array(rows, np.int64).reshape(-1, 3)
-
-    def put_between(before: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        return np.concatenate([before[:first], inside.astype(before.dtype), before[last:]])
-
-    copy = replace(
-        diary,
-        place=put_between(diary.place, middle[:, 0]),
-        arrival=put_between(diary.arrival, middle[:, 1]),
-        departure=put_between(diary.departure, middle[:, 2]),
-        free=put_between(diary.free, ~np.isin(middle[:, 1], on_purpose)),
-    )
+    copy = diary.put(first, last, rows, ~np.isin([start for _, start, _ in rows], on_purpose))
     links_before = {_link(diary, k) for k in range(first - 1, last)}
     links = (k for k in range(first - 1, first + len(rows)) if _link(copy, k) not in links_before)
     return (copy, on_purpose) if all(_can_travel(copy, k) for k in links) else None

@@ -47,7 +47,7 @@ class InvertedLists:
 
     @classmethod
     def fit(
-        cls, points: np.ndarray, k: int = 150, target_error: float = 0.005, seed: int = 7, sample: int = 128
+        cls, points: np.ndarray, k: int = 150, target_error: float = 0.005, seed: int = 7, *, sample: int = 128
     ) -> InvertedLists:
         """Cluster the points and choose the number of probes on a sample of them (each moved a little)."""
         import faiss

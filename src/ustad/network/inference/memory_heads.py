@@ -59,7 +59,9 @@ class FastHeads:
             around_bias.masked_fill(absent, HIDDEN),
         )
 
-    def __call__(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Outlook:
+    def __call__(
+        self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, *, targets: Targets
+    ) -> Outlook:
         """hidden [B, T, D], memory and pointers of E entities, owner [B] among them -> leading dimensions [T, B]."""
         K = memory.absent.shape[1]
         own_slot = targets.slot.clamp(max=K - 1)

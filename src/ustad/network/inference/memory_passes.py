@@ -82,9 +82,11 @@ class FastCross:
         normal = self.block.normalise(x)
         logits = self.block.buffer("attention", len(x), maps.keys.shape[-1])
         way = self._one_by_one if entities.counts else self._together
-        return way(x, normal, logits, maps, entities)
+        return way(x, normal, logits, maps, entities=entities)
 
-    def _together(self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, entities: EntityMaps) -> Tensor:
+    def _together(
+        self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, *, entities: EntityMaps
+    ) -> Tensor:
         """In one product for all: every question has a copy of its entity's maps."""
         B = len(entities.owner)
         states, wide = (v.view(B, -1, v.shape[-1]) for v in (normal, logits))
@@ -92,7 +94,7 @@ class FastCross:
         return x.add_(torch.bmm(self._softmax(wide), maps.values[entities.owner], out=states).view_as(x))
 
     def _one_by_one(
-        self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, entities: EntityMaps
+        self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, *, entities: EntityMaps
     ) -> Tensor:
         """Entity by entity, without copies."""
         size = [count * (len(x) // len(entities.owner)) for count in entities.counts]
@@ -170,7 +172,7 @@ class MemoryPasses(Passes):
 
     def foresee(self, states: Tensor, entities: EntityMaps, targets: Targets) -> Outlook:
         """From states [B, T, D]: leading dimensions [T, B]."""
-        return self.heads(states, entities.memory, entities.pointers, entities.owner, targets)
+        return self.heads(states, entities.memory, entities.pointers, entities.owner, targets=targets)
 
     def _contextualise(self, x: Tensor, flat: Tensor, length: int, entities: EntityMaps) -> Tensor:
         """States [B·T·L, D] of windows of one length to those of their rows `flat` [B, T]: [B, T, D]."""

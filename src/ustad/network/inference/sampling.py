@@ -86,6 +86,7 @@ def sample(
     tensors: EventTensors,
     queries: Queries,
     encoder: Encoder,
+    *,
     samples: int,
     seed: int,
     precision: Precision = "auto",
@@ -102,8 +103,8 @@ def sample(
     out = empty_samples(layout, len(queries), network, keep_probabilities)
 
     def answer(passes: Passes, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
-        hidden = hidden_at(tensors, embeddings, slices, T, passes)  # [T, B, D]
-        store(out, index, layout, network, tensors, hidden, slices.target, seed)
+        hidden = hidden_at(tensors, embeddings, slices, T, passes=passes)  # [T, B, D]
+        store(out, index, layout, network, tensors=tensors, hidden=hidden, target=slices.target, seed=seed)
         return len(index)
 
     def run(budget: Budget) -> None:
@@ -120,7 +121,17 @@ def sample(
     budget = run_within(run, budget, tensors.device)
     if precision == "auto" and not all(np.isfinite(t.eu).all() for t in out.terms.values()):
         # Half precision overflowed somewhere (EU is never missing): the whole of it again, in full precision.
-        return sample(network, tensors, queries, encoder, samples, seed, "fp32", budget, keep_probabilities)
+        return sample(
+            network,
+            tensors,
+            queries,
+            encoder,
+            samples=samples,
+            seed=seed,
+            precision="fp32",
+            budget=budget,
+            keep_probabilities=keep_probabilities,
+        )
     return out
 
 
@@ -141,11 +152,12 @@ def embed_events(
     budget = budget or Budget.of(tensors.device, network.config.width)
     out = np.zeros((len(queries), network.config.width), np.float32)
 
-    def answer(passes: Passes, embeddings: Tensor, together: bool, index: np.ndarray, slices: Slices) -> int:
+    def answer(passes: Passes, embeddings: Tensor, together: bool, batch: tuple[np.ndarray, Slices]) -> int:
+        index, slices = batch
         if together:
             hidden = _hidden_shared(network, tensors, embeddings, slices)
         else:
-            hidden = hidden_at(tensors, embeddings, slices, int(not visible), passes)
+            hidden = hidden_at(tensors, embeddings, slices, int(not visible), passes=passes)
         out[index] = hidden[0].float().cpu().numpy()
         return len(index)
 
@@ -158,7 +170,7 @@ def embed_events(
                 )
                 together = visible and part.shares_slices
                 batches = part.batches(budget.tokens, tensors.device)
-                for count in threads.each(answer, ((embeddings, together, *batch) for batch in batches)):
+                for count in threads.each(answer, ((embeddings, together, batch) for batch in batches)):
                     advance(count)
 
     run_within(run, budget, tensors.device)
@@ -226,7 +238,7 @@ def embed_samples(
     return embeddings
 
 
-def hidden_at(tensors: EventTensors, embeddings: Tensor, slices: Slices, masked: int, passes: Passes) -> Tensor:
+def hidden_at(tensors: EventTensors, embeddings: Tensor, slices: Slices, masked: int, *, passes: Passes) -> Tensor:
     """Event level: hidden states [T, B, D] of the targets, each in its slice.
 
     In the first `masked` samples the target is hidden behind the learned token, in the others it is seen.
@@ -249,7 +261,7 @@ def _hidden_shared(network: DualTransformer, tensors: EventTensors, embeddings: 
         nothing,
         nothing,
         offset.expand(S, L),
-        tensors.day_position[start[:, None] + offset],
+        day_position=tensors.day_position[start[:, None] + offset],
     )
     return hidden[owner, slices.target - slices.start][None]
 
@@ -348,6 +360,7 @@ def store(
     index: np.ndarray,
     layout: Layout,
     network: DualTransformer,
+    *,
     tensors: EventTensors,
     hidden: Tensor,
     target: Tensor,

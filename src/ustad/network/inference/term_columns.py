@@ -28,7 +28,7 @@ def term_columns(encoder: Encoder, arrays: EventArrays, target: np.ndarray, samp
     for term in encoder.terms:
         result = samples.terms[term.name]
         natural = {"number": _number, "angle": _angle, "category": _category, "vector": _vector}[term.kind]
-        columns.update(natural(encoder, arrays, target, term, result))
+        columns.update(natural(encoder, arrays, target, term, result=result))
         for what in ("loss", "au", "eu"):
             columns[f"{what}_{term.name}"] = getattr(result, what)
     columns.update(_places(encoder, samples))
@@ -45,7 +45,7 @@ def _missing(arrays: EventArrays, target: np.ndarray, term: Term) -> np.ndarray:
     return arrays.missing[target][:, [order.index(n) for n in term.fields]].any(axis=1)
 
 
-def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
+def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, *, result: TermSamples) -> Columns:
     name = term.name
     truth = arrays.numbers[target, _field(arrays, name, "number")].astype(np.float64)
     expected, observed = encoder.decode_number(name, result.expected), encoder.decode_number(name, truth)
@@ -59,7 +59,7 @@ def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Ter
     }
 
 
-def _angle(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
+def _angle(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, *, result: TermSamples) -> Columns:
     x, y = (arrays.numbers[target, _field(arrays, n, "number")] for n in term.fields)
     unit = encoder.schema.feature(term.feature).period / (2 * np.pi)
     observed = encoder.decode_angle(term.feature, x, y).astype(np.float64)
@@ -73,7 +73,7 @@ def _angle(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term
     }
 
 
-def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
+def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, *, result: TermSamples) -> Columns:
     codes = arrays.categories[target, _field(arrays, term.fields[0], "category")]
     return {
         f"expected_{term.name}": encoder.decode_category(term.name, result.expected.astype(np.int64)),
@@ -82,7 +82,7 @@ def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: T
     }
 
 
-def _vector(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
+def _vector(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, *, result: TermSamples) -> Columns:
     """`error_f` is the root mean square over the components, each in its own spread over training."""
     return {
         f"expected_{term.name}": encoder.decode_vector(term.name, np.asarray(result.vector)),

@@ -75,7 +75,7 @@ def cut_windows(windows: Windows, share: float, seed: int, epoch: int) -> np.nda
 
 
 def plan_epoch(
-    windows: Windows, lengths: tuple[int, ...], batch_size: int, past_share: float, seed: int, epoch: int
+    windows: Windows, lengths: tuple[int, ...], batch_size: int, past_share: float, *, seed: int, epoch: int
 ) -> EpochPlan:
     """Shuffle, sort into buckets, divide into batches, shuffle the batches.
 

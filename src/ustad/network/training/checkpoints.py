@@ -49,6 +49,7 @@ def write_checkpoint(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     best: dict[str, Tensor],
+    *,
     progress: Progress,
     identity: str,
 ) -> None:

@@ -68,6 +68,7 @@ def train(
     windows: Windows,
     config: Config,
     directory: Path | None = None,
+    *,
     resume: bool = False,
 ) -> FitResult:
     """Train until validation stops improving (or epochs or time run out) and keep the best weights.
@@ -138,8 +139,8 @@ class _Run:
             self.lengths,
             self.batch_size,
             config.training.past_share,
-            config.seed,
-            progress.epoch,
+            seed=config.seed,
+            epoch=progress.epoch,
         )
         began, first = time.monotonic(), progress.done
         self._train(plan, advance)
@@ -259,7 +260,9 @@ class _Run:
         self.progress.seconds = self._total_seconds()
         path = self.directory / self.task.checkpoint
         if self.group.rank == 0:
-            write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
+            write_checkpoint(
+                path, self.network, self.optimizer, self.best, progress=self.progress, identity=self.identity()
+            )
         self.saved = time.monotonic()
 
     def restore(self) -> None:

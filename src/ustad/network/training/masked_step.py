@@ -85,7 +85,7 @@ class Stepper:
         """The loss of the masked events at the places `flat`, of which some are `real`: both [M]."""
         network = self.network
         hidden = network.contextualise_where(
-            events, masked, batch.padding, batch.position, batch.day_position, flat
+            events, masked, batch.padding, batch.position, day_position=batch.day_position, flat=flat
         )  # [M, D]
         targets = _flatten(batch.features)[flat]
         losses = field_losses(network.decode(hidden), targets, network.fields, self.config)  # [M, F]

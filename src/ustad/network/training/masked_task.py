@@ -64,6 +64,7 @@ def fit(
     tensors: EventTensors,
     windows: Windows,
     validation: tuple[EventTensors, Queries],
+    *,
     config: Config,
     device: torch.device | str = "cpu",
     directory: Path | None = None,
@@ -71,4 +72,4 @@ def fit(
 ) -> FitResult:
     """Train a dual Transformer until validation stops improving; it keeps its best weights. See `loop.train`."""
     task = MaskedTask(network.to(torch.device(device)), tensors, *validation, config)
-    return train(task, windows, config, directory, resume)
+    return train(task, windows, config, directory, resume=resume)

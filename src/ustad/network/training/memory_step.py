@@ -38,6 +38,7 @@ def training_loss(
     data: Data,
     start: Tensor,
     stop: Tensor,
+    *,
     length: int,
     ratio: float,
     size: int | None = None,
@@ -58,7 +59,13 @@ def training_loss(
     events = embed_shown(network, batch, masked, dense=size is not None)[None]
     index = batch.index
     hidden = network.contextualise_where(
-        events, masked, batch.padding, batch.position, batch.day_position, flat, know(data.memory, index, memory)
+        events,
+        masked,
+        batch.padding,
+        batch.position,
+        day_position=batch.day_position,
+        flat=flat,
+        window_memory=know(data.memory, index, memory),
     )
     window = torch.div(flat, length, rounding_mode="floor")
     outlook = network.foresee(hidden, memory[window], targets_of(data.memory, index.flatten()[flat]))
@@ -105,7 +112,7 @@ def targets_of(data: MemoryTensors, event: Tensor) -> Targets:
 
 
 def ask(
-    network: DualTransformer, data: Data, events: Tensor, start: Tensor, stop: Tensor, target: Tensor, row: Tensor
+    network: DualTransformer, data: Data, events: Tensor, start: Tensor, *, stop: Tensor, target: Tensor, row: Tensor
 ) -> Outlook:
     """What is expected of one event of each slice, it and the events beside it masked: leading dimensions [T, B].
 
@@ -120,7 +127,13 @@ def ask(
     flat = torch.arange(len(start), device=start.device) * length + at
     window_memory = know(data.memory, batch.index, memory)
     hidden = network.contextualise_where(
-        events[:, row], masked, batch.padding, batch.position, batch.day_position, flat, window_memory
+        events[:, row],
+        masked,
+        batch.padding,
+        batch.position,
+        day_position=batch.day_position,
+        flat=flat,
+        window_memory=window_memory,
     )
     return network.foresee(hidden, memory, targets_of(data.memory, target))
 
@@ -137,7 +150,7 @@ def validate(network: DualTransformer, data: Data, queries: Queries, size: int =
         batch = data.events.batch(start, stop, int(part.length.max()))
         events = network.embed(batch.features)
         row = torch.arange(batch.index.numel(), device=start.device).view_as(batch.index)
-        outlook = ask(network, data, events.flatten(0, 1)[None], start, stop, target, row)
+        outlook = ask(network, data, events.flatten(0, 1)[None], start, stop=stop, target=target, row=row)
         for name, value in _parts(outlook, data, target).items():
             totals[name] -= float(value.mean()) * len(part)
     return {name: total / max(len(queries), 1) for name, total in totals.items()}

@@ -62,7 +62,7 @@ class MemoryTask:
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         ratio = self.config.training.mask_ratio
         size = capacity(len(start), length, SPAN_RATIO * ratio) if self.dense else None
-        loss = training_loss(self.network, self.data, start, stop, length, ratio, size)
+        loss = training_loss(self.network, self.data, start, stop, length=length, ratio=ratio, size=size)
         return loss, loss.new_zeros(0)
 
     def validate(self, every: bool = False) -> Validation:
@@ -87,7 +87,7 @@ def fit_memory(
     config = fit_batch(fit_passes(config, len(windows)), len(windows), data.events.device)
     task = MemoryTask(network, data, validation[0], _some(validation[1], config.seed), config)
     announce(task, windows, config)
-    return train(task, windows, config, directory, resume)
+    return train(task, windows, config, directory, resume=resume)
 
 
 def fit_passes(config: Config, windows: int) -> Config:

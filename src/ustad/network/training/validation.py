@@ -99,7 +99,7 @@ def _losses(
     at = target - start
     masked = batch.position == at[:, None]
     hidden = network.contextualise_at(
-        embeddings[row[batch.index]], masked, batch.padding, batch.position, batch.day_position, at
+        embeddings[row[batch.index]], masked, batch.padding, batch.position, day_position=batch.day_position, at=at
     )
     generator = torch.Generator(tensors.device).manual_seed(config.seed * 1_000_003 + chunk)
     features = tensors.features[target]
