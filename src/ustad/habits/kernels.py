@@ -68,6 +68,32 @@ def nearest_place(
 
 
 @njit(nogil=True, cache=True)
+def locate_one(
+    key: int,
+    x: float,
+    y: float,
+    place_key: np.ndarray,
+    place_x: np.ndarray,
+    place_y: np.ndarray,
+    near: float,
+    next_door: float,
+) -> tuple[int, int]:  # pragma: no cover - compiled
+    """Own place and key of one visit, given the places of its entity alone; -1 and its own key somewhere new.
+
+    An unnamed visit (key 0) is at the own place within `near` km, a named one that is not known at one `next_door`.
+    """
+    owner, keys = np.zeros(1, np.int64), np.full(1, key, np.uint64)
+    offsets = np.array([0, len(place_key)])
+    place = find_known(owner, keys, offsets, place_key)[0]
+    if place >= 0:
+        return place, key
+    nearest, distance = nearest_place(owner, np.full(1, x), np.full(1, y), offsets, place_x, place_y)
+    if nearest[0] >= 0 and distance[0] <= (near if key == 0 else next_door):
+        return nearest[0], place_key[nearest[0]]
+    return -1, key
+
+
+@njit(nogil=True, cache=True)
 def lead(
     entity: np.ndarray, mask: np.ndarray, x: np.ndarray, y: np.ndarray, radius: float
 ) -> np.ndarray:  # pragma: no cover - compiled

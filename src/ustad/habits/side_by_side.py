@@ -1,4 +1,4 @@
-"""Histories of single entities side by side in one, for events of many that are compared at once.
+"""Histories of single entities: one visit in one of them, and many of them side by side in one.
 
 In go histories of at most one entity each, all up to the same day; out comes one history of all of them. What each of
 them has worked out about itself already is not worked out again.
@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ustad.habits.history import Habits
+from ustad.events.visits import Visits
+from ustad.habits.history import NEXT_DOOR_KM, SAME_PLACE_KM, Habits
+from ustad.habits.kernels import locate_one
 from ustad.habits.questions import visit_ends
+from ustad.ties import raised
 
 #: What a history works out about itself, one value for each entity, place or visit.
 _WORKED_OUT = (
@@ -27,6 +30,7 @@ _WORKED_OUT = (
     "visit_length_weight",
     "usual_silence",
 )
+_NEAR, _NEXT_DOOR = raised(SAME_PLACE_KM), raised(NEXT_DOOR_KM)
 #: Where `once_per_history` remembers `visit_ends`.
 _ENDS = "ustad.habits.questions.visit_ends"
 _COLUMNS = tuple(
@@ -34,6 +38,17 @@ _COLUMNS = tuple(
     for field in fields(Habits)
     if field.name.startswith(("entity_", "place_", "visit_")) and not field.name.endswith("_offsets")
 )
+
+
+def locate_alone(habits: Habits, visits: Visits) -> tuple[int, int]:
+    """`habits.locate` of the only visit, in a history of at most its entity; -1 and 0 at an unnamed place that is
+    new."""
+    if not len(habits.entity_key) or habits.entity_key[0] != visits.entity_key[0]:
+        return -1, int(visits.key[0])
+    place, key = locate_one(
+        visits.key[0], visits.x[0], visits.y[0], habits.place_key, habits.place_x, habits.place_y, _NEAR, _NEXT_DOOR
+    )
+    return int(place), int(key)
 
 
 def side_by_side(histories: Sequence[Habits]) -> Habits:

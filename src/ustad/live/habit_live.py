@@ -26,6 +26,7 @@ from ustad.events.visits import Visits, place_keys, read_visits, spot_names
 from ustad.files import as_table
 from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
+from ustad.habits.side_by_side import locate_alone
 from ustad.habits.stages import history_end
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
@@ -171,9 +172,11 @@ class HabitLive:
         self._move_on(entry, visits)
         model = entry.model
         unseen = model.find_unseen(RowColumns(row), visits)  # of the event as it came: a place that is found has a key
-        visits = self._find_place(entry, visits)
-        place, key = (values[0] for values in model.habits.locate(visits))
-        count, absences = entry.state.count(int(key)), self._absences(entry, row, visits)
+        place, key = locate_alone(model.habits, visits)
+        if key == 0:
+            visits = self._find_place(entry, visits)
+            place, key = locate_alone(model.habits, visits)
+        count, absences = entry.state.count(key), self._absences(entry, row, visits)
         has_moved = model.habits.last_day > self.model.habits.last_day
         since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
         if self.others and entry.windows is None:
@@ -181,9 +184,7 @@ class HabitLive:
             entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return Prepared(
-            row, last, visits, unseen, model.habits, int(place), int(key), count, since, change, absences, windows
-        )
+        return Prepared(row, last, visits, unseen, model.habits, place, key, count, since, change, absences, windows)
 
     def _ask(self, prepared: Sequence[Prepared]) -> None:
         """The other sources' answers, from windows that end with each event."""
@@ -310,8 +311,6 @@ class HabitLive:
 
         As in a batch: an own place nearby comes first, then the nearest place met since, else it is a new one.
         """
-        if visits.key[0] != 0 or entry.model.habits.locate(visits)[0][0] >= 0:
-            return visits
         new = int(place_keys(visits.entity_key, spot_names(visits.x, visits.y))[0])
         key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))

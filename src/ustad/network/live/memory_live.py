@@ -91,9 +91,14 @@ class MemoryLive:
         if before is not None and before.num_rows:
             arrays = self.model.encoder.encode(before)
             visits = read_visits(before, self.model.encoder.schema, self.model.frame)
-            data = MemoryTensors(window.places, habits, visits, self.model.device)
-            self._remember(window, self._embed(arrays, slice(None)), arrays.day.tolist(), data.slot.tolist())
+            config, first = self.model.config.window, 0
+            if config.unit == "days":  # no later event's window shows older ones
+                first = bisect_left(arrays.day.tolist(), int(arrays.day[-1]) - config.length)
+            data = MemoryTensors(window.places, habits, visits.take(np.arange(first, len(visits))), self.model.device)
+            embeddings = self._embed(arrays, slice(first, None))
+            self._remember(window, embeddings, arrays.day[first:].tolist(), data.slot.tolist())
             window.weekday += data.weekday.tolist()
+            window.memory = recall(self.network, data, self._only)
         return window
 
     def alone(self) -> AbstractContextManager[None]:
