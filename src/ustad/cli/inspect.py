@@ -31,8 +31,23 @@ def describe(path: Path) -> dict[str, Any]:
         "tables": {"stays": data.events.num_rows, **{n: t.num_rows for n, t in tables.items() if t is not None}},
         **(_describe_stays(data) if has_stays else _describe_none(data)),
         "quality": _quality(data) if has_quality else None,
+        **_describe_ways(data.trips),
         "notes": data.meta.get("notes", []),
     }
+
+
+def _describe_ways(trips: Any) -> dict[str, Any]:
+    """Trips by mode, the median detour and the short stops of all; nothing without paths."""
+    import pyarrow.compute as pc
+
+    from ustad.mobility.ways import describe_ways
+
+    if trips is None or not trips.num_rows or not {"path", "destination_stay_id"} <= set(trips.column_names):
+        return {}
+    ways = describe_ways(trips)
+    modes = {one["values"] or "unknown": one["counts"] for one in ways["mode"].value_counts().to_pylist()}
+    detour, stops = pc.approximate_median(ways["detour"]).as_py(), pc.sum(ways["short_stops"]).as_py()
+    return {"ways": {"modes": modes, "median_detour": detour, "short_stops": stops or 0}}
 
 
 def _describe_stays(data: Any) -> dict[str, Any]:

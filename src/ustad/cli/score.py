@@ -28,6 +28,9 @@ from ustad.cli.shared import (
 )
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
 
+#: Tables about several people, and what their rows are called.
+_SEVERAL = {"meetings": "meetings", "groups": "groups", "company": "facts about company"}
+
 
 def score(
     model: Annotated[Path, typer.Argument(help="A model directory that `ustad train` or `ustad watch` wrote.")],
@@ -160,7 +163,7 @@ def score(
     if is_baseline(model):
         dataset = open_data(data, **reading)
         scores = score_baseline(model, dataset, device, rule, everything=everything, place=out_, explain=explain > 0)
-        _finish(scores, model, data, out_, after=after, schema=dataset.schema, json=json, explain=explain)
+        _finish(scores, model, data, out_, after=after, dataset=dataset, json=json, explain=explain)
         return
     dataset, detector = _open_both(data, reading, model, device=device, test_from=test_from)
     if extras.reject is None and not extras.curves and are_many(dataset):
@@ -171,15 +174,15 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=extras.details,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = after.apply(run, out_, dataset.schema, across=across)
+        run = after.apply(run, out_, dataset.schema, across=across, data=dataset)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     scores = _detector_scores(detector, dataset, rule, everything, place=out_, extras=extras)
-    _finish(scores, model, data, out_, after=after, schema=dataset.schema, json=json, explain=explain)
+    _finish(scores, model, data, out_, after=after, dataset=dataset, json=json, explain=explain)
 
 
 def _finish(
-    scores: Any, model: Path, data: Path, out_: Path, *, after: _After, schema: Any, json: bool, explain: int
+    scores: Any, model: Path, data: Path, out_: Path, *, after: _After, dataset: Any, json: bool, explain: int
 ) -> None:
     """Write scores that are in memory, and say what came out."""
     from ustad.artefact import is_baseline
@@ -190,8 +193,8 @@ def _finish(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = after.apply(scores.run, out_, schema, days=not is_baseline(model))
-    _show({**run, **counts}, out_, schema, json, explain=explain)
+    run = after.apply(scores.run, out_, dataset.schema, days=not is_baseline(model), data=dataset)
+    _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: int) -> None:
@@ -199,7 +202,7 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     from ustad.schema import plural
 
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
-    facts |= {k: run[k] for k in ("coverage", "rejected", "hidden") if run.get(k) is not None}
+    facts |= {k: run[k] for k in ("coverage", "rejected", "hidden", *_SEVERAL) if run.get(k) is not None}
     if json:
         facts |= {"explained": show_shares(out_, words, explain, quiet=True)} if explain else {}
         print_json(facts)
@@ -209,8 +212,7 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     counts = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     if "hidden" in run:
         counts += f", {sum(run['hidden'].values()):,} more hidden by rules"
-    if run.get("meetings"):
-        counts += f", {run['meetings']:,} meetings (meetings.parquet)"
+    counts += "".join(f", {run[name]:,} {words} ({name}.parquet)" for name, words in _SEVERAL.items() if run.get(name))
     if "rejected" in run:
         counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
@@ -271,10 +273,10 @@ class _After:
         return AcrossAgents(schema) if self.days.group and not self.weights and not is_uri(out_) else None
 
     def apply(
-        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None
+        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None, data: Any = None
     ) -> dict[str, Any]:
-        """What the run says from then on."""
-        from ustad.cli.group_people import note_meetings
+        """What the run says from then on; `data` has all days, where they are in memory."""
+        from ustad.cli.group_people import note_company, note_meetings
         from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.engine.folder import is_uri
@@ -288,7 +290,10 @@ class _After:
         run = self.days.note(run, out_, schema, across) if days else run
         run = hide_explained(out_, self.rules, schema) if self.rules else run
         finder = across.meetings if across is not None else None
-        return {**run, "meetings": note_meetings(out_, schema, finder)} if days and self.days.group else run
+        if not days or not self.days.group:
+            return run
+        company = note_company(out_, data) if data is not None else {}
+        return {**run, "meetings": note_meetings(out_, schema, finder), **company}
 
 
 def _schema(model: Path, file: Path | None) -> Any:

@@ -149,6 +149,22 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "a row of `meetings.parquet`",
             {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
         ),
+        "group": Template(
+            "At the same place, {place}, at {clock} on {date}: {who}. Unusual for each of them.",
+            "a row of `groups.parquet`",
+            {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
+        ),
+        "first_together": Template(
+            "With {who} for {length} at {place} that few people go to. In the weeks before they never were together at "
+            "such a place.",
+            "a row of `company.parquet`",
+            {"who": "b-3", "length": "45 min", "place": "a warehouse"},
+        ),
+        "without": Template(
+            "Without {who}, who was there too on {times} of {visits} visits before ({place}).",
+            "a row of `company.parquet`",
+            {"who": "b-3", "times": "9", "visits": "10", "place": "a gym"},
+        ),
     },
     "a person as a whole": {
         "shift": Template(
