@@ -229,7 +229,7 @@ def measure_town(town: Town, cache: Path) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------ the page
-def write_page(lines: list[dict[str, Any]]) -> str:
+def write_page(lines: list[dict[str, Any]], note: str | None = None) -> str:
     """Means over the sets."""
     names = list(lines[0]["figures"])
 
@@ -254,6 +254,8 @@ def write_page(lines: list[dict[str, Any]]) -> str:
             f"Written by `benchmarks/altered.py`: means over {len(lines)} development towns and cities of seeds from "
             "100 on. A model learns, without labels, which stays of a real week were altered by us. Its log-odds are "
             "looked at as one more piece of evidence; `before` sees a stay and the one before it, `both` the next too.",
+            "",
+            f"Sets: {', '.join(line['set'] for line in lines)}." + (f" {note}" if note else ""),
             "",
             "## The towns' own red team",
             "",
@@ -281,7 +283,7 @@ def conclude(mean: Callable[[str, str, int], float]) -> list[str]:
         "## What follows",
         "",
         f"People are found as before (AP {pairs[0]} by the rule, {pairs[1]} with the log-odds), so the model is no "
-        "part of a score. It knows no more than the answers it learns from; what is skipped or swapped is not in them.",
+        "part of a score. It knows no more than the answers that it learns from.",
         "",
     ]
 

@@ -66,5 +66,5 @@ def test_the_same_seed_alters_alike(week):
 def test_the_page_is_as_the_result_file_has_it():
     import altered
 
-    page = altered.write_page(json.loads(altered.RESULTS.read_text())["lines"])
-    assert altered.PAGE.read_text() == page
+    content = json.loads(altered.RESULTS.read_text())
+    assert altered.PAGE.read_text() == altered.write_page(content["lines"], content.get("note"))
