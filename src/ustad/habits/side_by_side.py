@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def side_by_side(histories: Sequence[Habits]) -> Habits:
     own = sorted((one for one in histories if len(one.entity_key)), key=lambda one: int(one.entity_key[0]))
     if len(own) <= 1:
         return own[0] if own else histories[0]
-    columns = {name: np.concatenate([getattr(one, name) for one in own]) for name in _COLUMNS}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in own]) for name in _COLUMNS}
     places = np.array([0, *(len(one.place_key) for one in own)])
     visits = np.concatenate([[0], *(np.diff(one.visit_offsets) for one in own)])
     habits = replace(own[0], **columns, place_offsets=np.cumsum(places), visit_offsets=np.cumsum(visits))

@@ -114,6 +114,7 @@ def join_visits(visits: Sequence[Visits]) -> Visits:
     """Visits of one entity each, behind one another; entities in the order in which they come."""
     first = {one.entity_ids[0]: one for one in reversed(visits)}
     code = {entity: i for i, entity in enumerate(first)}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in visits]) for name in _BY_VISIT}
     ids = np.empty(len(first), object)
     ids[:] = list(first)
     return replace(
@@ -122,7 +123,7 @@ def join_visits(visits: Sequence[Visits]) -> Visits:
         entity_key=np.concatenate([one.entity_key for one in first.values()]),
         entity=np.array([code[one.entity_ids[0]] for one in visits]),
         row=np.arange(len(visits)),
-        **{name: np.concatenate([getattr(one, name) for one in visits]) for name in _BY_VISIT},
+        **joined,
     )
 
 
