@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ustad.cli import score
 from ustad.cli.group_people import note_company
 from ustad.dataset import Dataset
 from ustad.schema import mobility_schema
@@ -135,3 +136,11 @@ def test_incidents_at_one_place_and_hour_are_one_group(tmp_path: Path) -> None:
     counts = note_company(tmp_path, Dataset(pa.concat_tables([old, table])))
     assert counts == {"company": 6, "groups": 1}  # each of three with the two others
     assert pq.read_table(tmp_path / "company.parquet").num_rows == 6
+
+
+def test_tables_of_an_earlier_run_go_when_days_are_not_grouped(tmp_path: Path) -> None:
+    names = ("meetings.parquet", "company.parquet", "groups.parquet")
+    for name in (*names, "events.parquet"):
+        pq.write_table(pa.table({"x": [1]}), tmp_path / name)
+    score._After({}, score._Days(None, None, group=False), []).apply({}, tmp_path, SCHEMA)
+    assert [file.name for file in tmp_path.iterdir()] == ["events.parquet"]

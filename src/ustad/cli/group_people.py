@@ -10,15 +10,20 @@ from ustad.cli.alert_files import table_files
 MEETINGS, COMPANY, GROUPS = "meetings.parquet", "company.parquet", "groups.parquet"
 
 
+def delete_earlier(place: Path) -> None:
+    """Delete the tables of an earlier run, so that a directory never mixes two runs."""
+    for name in (MEETINGS, COMPANY, GROUPS):
+        (place / name).unlink(missing_ok=True)
+
+
 def note_meetings(place: Path, schema: Any, finder: Any = None) -> int:
-    """Write `meetings.parquet` beside the scores; how many there are. A table of an earlier run is deleted.
+    """Write `meetings.parquet` beside the scores; how many there are.
 
     `finder` is a `MeetingFinder` that has seen the events; without one they are read.
     """
     from ustad.files import write_table
     from ustad.triage.meetings import find_meetings
 
-    (place / MEETINGS).unlink(missing_ok=True)
     if finder is not None:
         meetings = finder.table()
     else:
@@ -30,7 +35,7 @@ def note_meetings(place: Path, schema: Any, finder: Any = None) -> int:
 
 def note_company(place: Path, data: Any) -> dict[str, int]:
     """Write `company.parquet` and `groups.parquet` beside the scores; how many rows each has. `data` has the events of
-    all days: company is new or missing against those before the scored ones. Tables of an earlier run are deleted."""
+    all days: company is new or missing against those before the scored ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -49,7 +54,6 @@ def note_company(place: Path, data: Any) -> dict[str, int]:
         GROUPS: find_groups(leaders, schema),
     }
     for name, table in tables.items():
-        (place / name).unlink(missing_ok=True)
         if table.num_rows:
             write_table(table, place / name)
     return {"company": tables[COMPANY].num_rows, "groups": tables[GROUPS].num_rows}

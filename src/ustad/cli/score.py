@@ -276,7 +276,7 @@ class _After:
         self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None, data: Any = None
     ) -> dict[str, Any]:
         """What the run says from then on; `data` has all days, where they are in memory."""
-        from ustad.cli.group_people import note_company, note_meetings
+        from ustad.cli.group_people import delete_earlier, note_company, note_meetings
         from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.engine.folder import is_uri
@@ -286,6 +286,7 @@ class _After:
             if self.days.group:
                 say(f"{out_}: unusual days of everybody are not looked for where tables are not on this machine")
             return run
+        delete_earlier(out_)
         run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
         run = self.days.note(run, out_, schema, across) if days else run
         run = hide_explained(out_, self.rules, schema) if self.rules else run
