@@ -63,6 +63,8 @@ def _compilers(tree: ast.Module) -> set[str]:
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         elif isinstance(node, ast.FunctionDef) and "triton.jit(" in ast.unparse(node):
             names.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.name for alias in node.names if alias.name.startswith("compile_")}
     return names
 
 

@@ -32,7 +32,7 @@ from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.micro_batch import judge_together
 from ustad.live.one_judgement import judge_alone
-from ustad.live.prepared_event import Prepared
+from ustad.live.prepared_event import LiveEvent
 from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
@@ -130,7 +130,7 @@ class HabitLive:
         return self._update(events, judge_together if len(events) > 1 else judge_alone)
 
     def _update(
-        self, events: Sequence[Mapping[str, Any]], judge: Callable[[HabitLive, list[Prepared]], list[dict[str, Any]]]
+        self, events: Sequence[Mapping[str, Any]], judge: Callable[[HabitLive, list[LiveEvent]], list[dict[str, Any]]]
     ) -> list[dict[str, Any]]:
         entries: dict[Any, tuple[_Entry, _Entry]] = {}
         try:
@@ -138,9 +138,9 @@ class HabitLive:
                 for one in self.others:
                     stack.enter_context(one.alone())
                 pairs = [(self._begin(event, entries), event) for event in events]
-                prepared = [self._prepare(entry, event) for entry, event in pairs]
-                self._ask(prepared)
-                rows = judge(self, prepared)
+                live_events = [self._prepare(entry, event) for entry, event in pairs]
+                self._ask(live_events)
+                rows = judge(self, live_events)
         except BaseException:
             for entry, _ in entries.values():
                 entry.windows = None  # begun anew from the recent events, which hold none of these
@@ -160,7 +160,7 @@ class HabitLive:
             entries[entity] = entry, replace(entry, state=entry.state.copy())
         return entries[entity][1]
 
-    def _prepare(self, entry: _Entry, event: Mapping[str, Any]) -> Prepared:
+    def _prepare(self, entry: _Entry, event: Mapping[str, Any]) -> LiveEvent:
         """The event read and counted, its history as it is then. Events of an entity come here in their order."""
         schema, last = self.model.schema, entry.state.last
         if last is not None and event[schema.time] < last[schema.time]:
@@ -184,21 +184,21 @@ class HabitLive:
             entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return Prepared(row, last, visits, unseen, model.habits, place, key, count, since, change, absences, windows)
+        return LiveEvent(row, last, visits, unseen, model.habits, place, key, count, since, change, absences, windows)
 
-    def _ask(self, prepared: Sequence[Prepared]) -> None:
+    def _ask(self, live_events: Sequence[LiveEvent]) -> None:
         """The other sources' answers, from windows that end with each event."""
         for n, one in enumerate(self.others):
             questions = [
                 (event.windows[n], [event.row] if event.before is None else [event.before, event.row], event.visits,
                  event.place)
-                for event in prepared
+                for event in live_events
             ]  # fmt: skip
             if len(questions) > 1 and hasattr(one, "ask_many"):
                 answers = one.ask_many(questions, table=self._table)
             else:
                 answers = [one.ask_row(*question, table=self._table) for question in questions]
-            for event, answer in zip(prepared, answers, strict=True):
+            for event, answer in zip(live_events, answers, strict=True):
                 event.answers.append(answer)
 
     def to_bytes(self, entity: Any) -> bytes:

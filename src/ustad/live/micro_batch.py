@@ -22,7 +22,7 @@ from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
 from ustad.habits.usual import usual, usual_columns
 from ustad.live.one_judgement import first_known
-from ustad.live.prepared_event import Prepared
+from ustad.live.prepared_event import LiveEvent
 from ustad.scoring.adding_judge import Judgement, p_values
 from ustad.scoring.evidence import evidence_of_one
 from ustad.ties import first_highest, raised
@@ -34,7 +34,7 @@ _BY_ENTITY = ("entity_ids", "entity_key", "entity", "row", "days_off")
 _BY_VISIT = tuple(field.name for field in fields(Visits) if field.name not in _BY_ENTITY)
 
 
-def judge_together(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+def judge_together(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, Any]]:
     """Rows of the events, in their order."""
     rows: list[dict[str, Any]] = [{}] * len(events)
     for group in _groups(events):
@@ -43,7 +43,7 @@ def judge_together(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str
     return rows
 
 
-def _groups(events: Sequence[Prepared]) -> list[list[int]]:
+def _groups(events: Sequence[LiveEvent]) -> list[list[int]]:
     """Events whose histories end on one day, each entity with one history, and that have the same columns."""
     groups: dict[Any, list[int]] = {}
     versions: dict[Any, list[Habits]] = {}
@@ -64,7 +64,7 @@ def _groups(events: Sequence[Prepared]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _judge_group(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, Any]]:
     model, columns = live.model, RowColumns(events[0].row)
     visits = join_visits([event.visits for event in events])
     habits = side_by_side(list({id(event.habits): event.habits for event in events}.values()))
@@ -102,11 +102,11 @@ def _judge_group(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, 
         "p_value": p_value.tolist(),
         "alert": alert,
     }
-    named = [c for c in (model.schema.entity, model.schema.time, model.schema.event_id) if c in events[0].row]
+    names = [c for c in (model.schema.entity, model.schema.time, model.schema.event_id) if c in events[0].row]
     own_model, kind = replace(model, habits=habits), kind_feature(columns, model.schema)
     rows = []
     for i, (event, values) in enumerate(zip(events, zip(*parts.values(), strict=True), strict=True)):
-        row = {**{c: event.row[c] for c in named}, "final": True, **dict(zip(parts, values, strict=True))}
+        row = {**{c: event.row[c] for c in names}, "final": True, **dict(zip(parts, values, strict=True))}
         row["reason"] = None
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
@@ -134,7 +134,7 @@ def join_visits(visits: Sequence[Visits]) -> Visits:
 
 
 def _judge(
-    live: HabitLive, terms: Mapping[str, np.ndarray], facts: HabitFacts, events: Sequence[Prepared]
+    live: HabitLive, terms: Mapping[str, np.ndarray], facts: HabitFacts, events: Sequence[LiveEvent]
 ) -> Judgement:
     """As `judge_one`, of many."""
     answers = {
@@ -161,14 +161,14 @@ def _with_words(kind: np.ndarray, words: np.ndarray) -> np.ndarray:
     return np.where(words == None, kind, words)  # noqa: E711  # of each element
 
 
-def _doubt(events: Sequence[Prepared]) -> np.ndarray:
+def _doubt(events: Sequence[LiveEvent]) -> np.ndarray:
     return _first_known([[one.doubt for one in event.answers] for event in events])
 
 
 def _first_known(values: Sequence[Sequence[float | None]]) -> np.ndarray:
     """Of each event what the first source says that says it, NaN where none does."""
-    known = (first_known(of_event) for of_event in values)
-    return np.array([np.nan if value is None else value for value in known], np.float64)
+    first_values = (first_known(of_event) for of_event in values)
+    return np.array([np.nan if value is None else value for value in first_values], np.float64)
 
 
 def _evidence(judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarray]]) -> list[list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from ustad.evidence_source import Answers, KindFinder, OneAnswer, expected_numbe
 from ustad.habits.habit_model import HabitFacts
 from ustad.habits.questions import compare
 from ustad.habits.usual import usual, usual_columns
-from ustad.live.prepared_event import Prepared
+from ustad.live.prepared_event import LiveEvent
 from ustad.scoring.adding_judge import Judgement, p_values
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 Replies = Sequence[tuple[KindFinder, OneAnswer]]
 
 
-def judge_alone(live: HabitLive, events: Sequence[Prepared]) -> list[dict[str, Any]]:
+def judge_alone(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, Any]]:
     """Rows of the events, each by itself."""
     return [_judge_event(live, event) for event in events]
 
 
-def _judge_event(live: HabitLive, event: Prepared) -> dict[str, Any]:
+def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     model, habits, visits, columns = live.model, event.habits, event.visits, RowColumns(event.row)
     comparison = compare(
         habits, model.population, model.recurrence, visits, period=(event.since, int(visits.day[0])), counting="past",

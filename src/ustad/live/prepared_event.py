@@ -13,7 +13,7 @@ from ustad.habits.history import Habits
 
 
 @dataclass
-class Prepared:
+class LiveEvent:
     """One event that waits to be compared with its entity's history as it is then."""
 
     row: dict[str, Any]

@@ -1,6 +1,5 @@
 """Altered days remain possible days, and what is marked as changed is what differs."""
 
-import json
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -61,10 +60,3 @@ def test_the_same_seed_alters_alike(week):
     tables = [alter(week, tuple(ALTERATIONS), seed=seed)[0] for seed in (1, 1, 2)]
     assert tables[0].equals(tables[1])
     assert not tables[0].equals(tables[2])
-
-
-def test_the_page_is_as_the_result_file_has_it():
-    import altered
-
-    content = json.loads(altered.RESULTS.read_text())
-    assert altered.PAGE.read_text() == altered.write_page(content["lines"], content.get("note"))

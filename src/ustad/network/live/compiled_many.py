@@ -57,11 +57,11 @@ class CompiledMany:
             np.stack([np.stack(part) if isinstance(part, tuple) else part for part in parts])
             for parts in zip(*((*one[0][0], *one[0][1:]) for one in entities), strict=True)
         )
-        known = tuple(np.stack(parts) for parts in zip(*(one[1] for one in entities), strict=True))
+        own_places = tuple(np.stack(parts) for parts in zip(*(one[1] for one in entities), strict=True))
         plain = np.array([tuple(vars(target).values()) for target in targets], np.float64).reshape(-1, _TARGET)
         out = np.empty((len(spans), 5))
         self._share(len(spans), lambda first, stop: _answer_rows(
-            first, stop, embeddings, columns, spans, owner, own, absent, keys, biases, values, known, plain,
+            first, stop, embeddings, columns, spans, owner, own, absent, keys, biases, values, own_places, plain,
             self._way.event_arrays, self._way.settings, self._heads.shared, out,
         ))  # fmt: skip
         return out
@@ -107,17 +107,17 @@ def _answer_rows(
     keys: np.ndarray,
     biases: np.ndarray,
     values: np.ndarray,
-    known: Arrays,
+    own_places: Arrays,
     targets: np.ndarray,
     event_arrays: tuple[Arrays, tuple[Arrays, ...], Arrays],
     settings: tuple[int, float, float],
-    shared: Arrays,
+    maps: Arrays,
     out: np.ndarray,
 ) -> None:
     T, D = embeddings.shape[1:]
     positions, blocks, norm = event_arrays
     heads, epsilon, norm_epsilon = settings
-    pointer, pointer_bias, around, around_bias, tokens, gone, own_x, own_y, starts, durations = known
+    pointer, pointer_bias, around, around_bias, tokens, away, own_x, own_y, starts, durations = own_places
     for i in range(first, stop):
         low, high, e = spans[i, 0], spans[i, 1], owner[i]
         length = high - low
@@ -133,12 +133,12 @@ def _answer_rows(
             norm_epsilon,
         )  # fmt: skip
         entity_arrays = (
-            pointer[e], pointer_bias[e], around[e], around_bias[e], tokens[e], gone[e], own_x[e], own_y[e], starts[e],
+            pointer[e], pointer_bias[e], around[e], around_bias[e], tokens[e], away[e], own_x[e], own_y[e], starts[e],
             durations[e],
         )  # fmt: skip
         what = targets[i]
         answers = answer_one(
-            states, shared, entity_arrays, int(what[0]), what[1] >= 5, (what[2], what[3], what[4] > 0), int(what[5]),
+            states, maps, entity_arrays, int(what[0]), what[1] >= 5, (what[2], what[3], what[4] > 0), int(what[5]),
             int(what[6]), int(what[7]), what[8] > 0, what[9] > 0, (int(what[10]), int(what[11]), int(what[12])),
         )  # fmt: skip
         for k in range(5):
