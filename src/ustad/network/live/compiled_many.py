@@ -46,8 +46,8 @@ class CompiledMany:
         columns: np.ndarray,
         spans: np.ndarray,
         owner: np.ndarray,
-        entities: Sequence[tuple[tuple[Arrays, Arrays, Arrays, Arrays], Arrays]],
         *,
+        entities: Sequence[tuple[tuple[Arrays, Arrays, Arrays, Arrays], Arrays]],
         targets: Sequence[Target],
     ) -> np.ndarray:
         """Terms, noise and doubt of n events: float64 [n, 5]. The window of each is a span (first, stop) of the

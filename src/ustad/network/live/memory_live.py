@@ -188,7 +188,7 @@ class MemoryLive:
             np.ascontiguousarray(np.concatenate(columns, axis=1).T),
             np.array(spans) + lengths[owner][:, None],
             owner,
-            entities,
+            entities=entities,
             targets=targets,
         )
         for window in windows:
