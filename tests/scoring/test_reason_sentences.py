@@ -56,7 +56,7 @@ def test_every_reason_is_made_of_listed_sentences_in_their_order(scored):
 
 def test_every_reason_begins_with_what_happened_and_says_how_sure_it_is(scored):
     for row in scored:
-        assert re.match(r"At [\w ]+ at \d\d:\d\d for ", row["reason"])
+        assert re.match(r"At [\w ]+ at \d\d:\d\d for |Left [\w ]+ at \d\d:\d\d, there since ", row["reason"])
         assert re.search(r" (Sure|Fairly sure|Unsure): ", row["reason"])
 
 
@@ -134,6 +134,22 @@ def test_a_spread_that_says_nothing_is_said_as_a_span():
         assert not re.search(r"± (1[3-9]|2\d) h", row["reason"])
         spans += bool(said)
     assert spans > 5
+
+
+def test_an_unusual_end_is_the_fact_that_comes_first(scored):
+    """Whoever leaves at another hour than usual reads that hour, not a length to be added to a start."""
+    is_told = [row["reason"].startswith("Left ") for row in scored]
+    assert 0 < sum(is_told) < len(scored)
+    for row, is_left in zip(scored, is_told, strict=True):
+        lead = max(row["evidence"], key=lambda one: one["share"])["name"]
+        assert is_left == ("They usually leave around" in row["reason"] and "End not observed" not in row["reason"])
+        if is_left:
+            said = re.match(
+                r"Left [\w ]+ at (\d\d:\d\d), there since (\d\d:\d\d) \([^)]+\)\. They usually", row["reason"]
+            )
+            assert said, row["reason"]
+            assert lead == "end"
+            assert said.groups() == tuple(f"{row[column]:%H:%M}" for column in ("finished_at", "started_at"))
 
 
 def test_home_is_never_called_a_new_kind_of_place(scored):

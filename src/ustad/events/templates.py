@@ -26,6 +26,11 @@ _DAYS = {"often": "Always", "there": "at home", "hour": "this hour", "days": "10
 TEMPLATES: dict[str, dict[str, Template]] = {
     "what happened": {
         "stay": Template("At {place} at {clock} for {length}.", "a place and a length are known", _TIME),
+        "left": Template(
+            "Left {place} at {clock}, there since {start} ({length}).",
+            "an own place that was left at another hour than usual",
+            {"place": "home", "clock": "03:53", "start": "19:02", "length": "8 h 51 min"},
+        ),
         "stay_open": Template("At {place} at {clock}.", "a place is known, no length", _TIME),
         "somewhere": Template("At {place}.", "no clock time is known", _TIME),
         "event": Template(

@@ -115,8 +115,10 @@ def plain_words(
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
     is_long = "elsewhere" in leaders and visits.duration[at] > ONE_HOUR
     missed_visit = find_missed(model.habits, visits, at, place) if is_long else None
+    leaves = _leaves(model, visits, at, place, usual_visits=usual_visits) if event.is_of_end else ""
     parts = [
-        _what_happened(model, place, kind, minute, length=length),
+        _what_happened(model, place, kind, minute, length=length, is_left=bool(leaves) and "end" not in unseen),
+        leaves,
         *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed_visit=missed_visit),
         *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed_visit=missed_visit),
         _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit),
@@ -127,10 +129,15 @@ def plain_words(
 
 
 # ---------------------------------------------------------------------------------------------- what happened
-def _what_happened(model: HabitModel, place: int, kind: str | None, minute: float, *, length: float) -> str:
+def _what_happened(
+    model: HabitModel, place: int, kind: str | None, minute: float, *, length: float, is_left: bool
+) -> str:
+    """`is_left`: whether it is about the end, which then is the fact that comes first."""
     clock, long = clock_words(minute), minutes_words(length) if np.isfinite(length) else ""
     if model.schema.end is not None and (kind is not None or _is_home(model, place)):
         where = "home" if _is_home(model, place) else place_words(kind or "")
+        if is_left:
+            return say("left", place=where, clock=clock_words((minute + length) % 1440), start=clock, length=long)
         return say("stay" if long else "stay_open", place=where, clock=clock, length=long)
     what = f"{model.schema.event_word} ({kind})" if kind is not None else model.schema.event_word
     return say("event_long" if long else "event", what=what, clock=clock, length=long)
@@ -154,8 +161,6 @@ def _what_is_usual(
     elsewhere = _tell_missed(model, visits, at, missed_visit) if missed_visit is not None else ""
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
-    if here and event.is_of_end:
-        here = " ".join(part for part in (here, _leaves(model, visits, at, place, usual_visits=usual_visits)) if part)
     both = [elsewhere, here]
     return both[::-1] if event.is_of_times else both
 
@@ -215,7 +220,9 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
 
 
 def _leaves(model: HabitModel, visits: Visits, at: int, place: int, *, usual_visits: Usual) -> str:
-    """When an own place is usually left, unless that contradicts the start and length that were just told."""
+    """When an own place is usually left, unless that contradicts the start and length that are told of it."""
+    if place < 0 or model.habits.place_count[place] < 2 or not np.isfinite(visits.duration[at]):
+        return ""
     one = slice(at, at + 1)
     (end,), (weekend,) = ends_of(visits.minute[one], visits.duration[one], visits.day[one], visits.days_off)
     minute = usual_end(model.habits, place, float(end), bool(weekend))
