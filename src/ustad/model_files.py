@@ -79,6 +79,7 @@ def training_facts(result: Any) -> dict[str, Any]:
     return {
         "validation_loss": result.best_loss,
         "validation_fields": {name: round(loss, 5) for name, loss in result.validation.fields.items()},
+        **({"validation_left_out": left_out} if (left_out := result.validation.left_out) else {}),
         "epochs": result.epochs,
         "steps": result.steps,
         "stopped": result.stopped,

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ustad.cli.lab.experiment import read_changes
+from ustad.config import ConfigError
 from ustad.files import read_json
-from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan
+from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
 from ustad.lab.evaluation.fitted_models import Budget
 from ustad.lab.evaluation.result_files import read_lines
 from ustad.lab.evaluation.runner import Ran, run
@@ -50,6 +52,32 @@ def test_a_search_makes_other_cells_and_other_models():
     assert with_search.key != without.key
     assert SEARCHED.key != BUDGETS["tiny"].key
     assert "search" not in BUDGETS["tiny"].to_dict()
+
+
+def test_what_is_tried_are_cells_and_models_of_their_own_and_stands_apart(tmp_path):
+    tiny = BUDGETS["tiny"]
+    budgets = [tiny.with_changes(read_changes(text)) for text in ("as-is", "hidden=8")]
+    assert budgets[0] == tiny
+    people = replace(TOWN, seed=101)
+    cells = [c for b in budgets for c in plan(["detection"], [people], [101], b, methods=["nov-online"], past=False)]
+    assert run(cells, tmp_path / "results", tmp_path / "work", "cpu") == Ran(2, 0)
+    files = [read_json(path)["settings"] for path in (tmp_path / "work").glob("models/**/method.json")]
+    assert sorted(settings["hidden"] for settings in files) == [8, 128]
+    results = read_results(tmp_path / "results")
+    assert not results["detection"]  # people of a development seed are in no table of results
+    assert [line["budget"].get("changes") for line in results["tried"]] == [None, {"hidden": 8}]
+    assert [line["budget"]["name"] for line in results["tried"]] == ["tiny", "tiny-hidden=8"]
+
+
+def test_changes_are_read_by_name_and_refused_where_a_method_has_no_such_setting():
+    assert read_changes("width=128,mask_ratio=0.3,acceleration=fp32") == (
+        ("acceleration", "fp32"), ("mask_ratio", 0.3), ("width", 128),
+    )  # fmt: skip
+    for text in ("", "width", "width=", "=3", "width=1,width=2"):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            read_changes(text)
+    with pytest.raises(ConfigError, match="nov-online has no setting 'blocks'"):
+        Budget().with_changes((("blocks", 5),)).settings("nov-online")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -28,7 +28,7 @@ from ustad.network.training.checkpoints import write_checkpoint
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
 from ustad.network.training.masked_task import fit
 from ustad.network.training.optimise import learning_rate
-from ustad.network.training.validation import choose_queries, validate
+from ustad.network.training.validation import choose_queries, mean_without_largest, validate
 from ustad.tables import DataError
 
 World = tuple[EventTensors, Windows, Queries]
@@ -235,6 +235,31 @@ def test_validation_equals_asking_one_event_at_a_time(world: World, config: Conf
         losses = field_losses(predictions, batch.features[masked], FIELDS, config.training)
         total += weigh(losses, FIELDS, config.training).item()
     assert validate(network, tensors, queries, config).total == pytest.approx(total / len(queries), rel=1e-5)
+
+
+def test_a_single_event_does_not_decide_validation_where_variances_are_predicted(config: Config) -> None:
+    arrays = make_arrays(agents=40)
+    odd = replace(arrays, numbers=arrays.numbers.copy())
+    last = int(np.flatnonzero(arrays.entity == 0)[-1])  # the last of its agent: no other question sees it
+    odd.numbers[last, 2] = 1e4
+    target = np.arange(len(arrays.entity))
+    first = np.searchsorted(arrays.entity, arrays.entity)
+    queries = Queries(np.maximum(first, target - 3), target + 1, target)
+    assert len(queries) > 200
+    for uncertainty, is_moved in (("both", False), ("none", True)):
+        changed = config.replace({"model.uncertainty": uncertainty})
+        network = build_network(FIELDS, changed)
+        plain, with_odd = (validate(network, EventTensors(a), queries, changed) for a in (arrays, odd))
+        assert (with_odd.total > plain.total + 1) == is_moved
+        assert with_odd.fields["duration"] > plain.fields["duration"] + 1
+
+
+def test_the_mean_without_the_largest_is_that_of_the_sorted_rest() -> None:
+    losses = torch.tensor([5.0, 1.0, 900.0, 2.0, 4.0, 3.0, 0.0, 6.0, 7.0, 8.0])
+    assert mean_without_largest(losses, 0.0) == pytest.approx(float(losses.mean()))
+    assert mean_without_largest(losses, 0.1) == 4.0
+    assert mean_without_largest(losses, 0.09) == pytest.approx(float(losses.mean()))  # of few none is left out
+    assert np.isnan(mean_without_largest(torch.tensor([1.0] * 99 + [np.inf]), 0.01))
 
 
 def test_a_fixed_share_of_the_agents_is_asked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,9 @@ import typer
 from ustad.cli.shared import DeviceOption, choose, out
 from ustad.config import ConfigError
 
+#: What `--try` calls the methods without a change.
+AS_IS = "as-is"
+
 
 def experiment(
     name: Annotated[
@@ -54,6 +57,14 @@ def experiment(
     ] = 0,
     category_weight: Annotated[
         float | None, typer.Option(help="λ, the weight of kinds against numbers in USTAD's loss; else the method's.")
+    ] = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            help="Run with these settings of the methods instead, for development seeds (100 and more): width=128 or "
+            "category_weight=5,learning_rate=0.001. May be repeated; `as-is` are those without a change.",
+        ),
     ] = None,
     past: Annotated[
         bool, typer.Option("--past/--no-past", help="Also run with windows that show nothing later than the event.")
@@ -122,7 +133,11 @@ def experiment(
         label = f"{size}{f'-search{search}' if search else ''}{f'-λ{category_weight:g}' if category_weight else ''}"
         budget = replace(BUDGETS[size], search=search, category_weight=category_weight, name=label)
         turns = methods.split(",") if methods else None
-        cells = plan(names, sources, read_seeds(seeds), budget, methods=turns, past=past)
+        cells = [
+            cell
+            for changes in map(read_changes, tries or [AS_IS])
+            for cell in plan(names, sources, read_seeds(seeds), budget.with_changes(changes), methods=turns, past=past)
+        ]
         ran = run(
             cells,
             results,
@@ -139,6 +154,25 @@ def experiment(
     if not cells_only:
         place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {place}")
+
+
+def read_changes(text: str) -> tuple[tuple[str, int | float | str], ...]:
+    """`width=128,blocks=5` in the order of names: whole numbers, numbers or words; nothing for `as-is`."""
+    if text == AS_IS:
+        return ()
+    pairs = [part.partition("=")[::2] for part in text.split(",")]
+    if not all(name and value for name, value in pairs) or len(dict(pairs)) < len(pairs):
+        raise ConfigError(f"--try {text}: give settings as NAME=VALUE with commas between, each once, or '{AS_IS}'")
+    return tuple(sorted((name, _number(value)) for name, value in pairs))
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def read_seeds(text: str) -> int | list[int]:

@@ -53,6 +53,8 @@ BOTH_WINDOWS = ("transformer", USTAD)
 WEEKS = (1, 2, 3)
 #: What `methods` calls the cells of fewer training weeks: those that claims compare, and those in between.
 BY_WEEKS, BETWEEN_WEEKS = "ustad-weeks", "ustad-weeks-between"
+#: Seeds of people from this on are for choosing; what is reported is of lower ones.
+DEVELOPMENT_SEEDS = 100
 #: Larger data sets come after the others on the page.
 LARGE = 10_000
 
@@ -223,9 +225,9 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
 def read_results(*directories: Path) -> dict[str, list[Line]]:
     """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan.
 
-    Three things are apart. What our own preset does where the paper speaks of USTAD alone: `injections of best`,
+    Four things are apart. What our own preset does where the paper speaks of USTAD alone: `injections of best`,
     `cases of best`. Further runs on one and the same data set, beside those with other people: `NAME by training`.
-    The search of λ: `search`.
+    The search of λ: `search`. What else was tried on development seeds: `tried`.
     """
     lines_by_name: dict[str, list[Line]] = {}
     for name, experiment in EXPERIMENTS.items():
@@ -235,9 +237,10 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
         lines_by_name[name] = sorted(
             {line["key"]: line for line in lines}.values(), key=lambda line: _place(line, places, keys)
         )
-    lines_by_name["search"] = []
+    lines_by_name["search"], lines_by_name["tried"] = [], []
     for name in EXPERIMENTS:
         lines_by_name["search"] += _take_out(lines_by_name, name, lambda line: "category_weight" in line["budget"])
+        lines_by_name["tried"] += _take_out(lines_by_name, name, _is_development)
         people: dict[str, set[int]] = {}
         for line in lines_by_name[name]:
             people.setdefault(line["data"], set()).add(line["source"].get("seed", 0))
@@ -246,6 +249,11 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
     for name in OF_BEST:
         lines_by_name[f"{name} of best"] = _take_out(lines_by_name, name, lambda line: line.get("method") == DEFAULT)
     return lines_by_name
+
+
+def _is_development(line: Line) -> bool:
+    """Whether a line is of people that no figure is reported of, or of a method with a setting changed."""
+    return line["source"].get("seed", 0) >= DEVELOPMENT_SEEDS or "changes" in line["budget"]
 
 
 def _is_again(data: set[str], line: Line) -> bool:

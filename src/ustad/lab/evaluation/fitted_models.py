@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.config import Config, SplitConfig
+from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.lab.baselines import find, make
@@ -79,19 +79,31 @@ class Budget:
     category_weight: float | None = None  # λ of the paper's loss
     injected_share: float = 0.01
     search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
+    changes: tuple[tuple[str, Any], ...] = ()  # settings of a method by name: what is tried on development seeds
+
+    def with_changes(self, changes: tuple[tuple[str, Any], ...]) -> Budget:
+        """The same with some settings of the methods changed, and named after them."""
+        words = "".join(f"-{name}={value}" for name, value in changes)
+        return dataclasses.replace(self, name=self.name + words, changes=changes)
 
     def settings(self, method: str) -> dict[str, Any]:
-        """Those of the settings that the method has."""
+        """Those of the settings that the method has; a change that it does not have is refused."""
         names = {f.name for f in dataclasses.fields(find(method).settings_class)}
-        return {k: v for k, v in asdict(self).items() if v is not None and k in names}
+        if unknown := {name for name, _ in self.changes} - names:
+            raise ConfigError(f"{method} has no setting '{min(unknown)}' (known: {', '.join(sorted(names))})")
+        values = {k: v for k, v in asdict(self).items() if v is not None and k in names}
+        return {**values, **dict(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; what was added later only where it is used, so that results without it keep their keys."""
-        return {k: v for k, v in asdict(self).items() if k not in ("search", "passes", "category_weight") or v}
+        later = ("search", "passes", "category_weight", "changes")
+        values = {k: v for k, v in asdict(self).items() if k not in later or v}
+        return {**values, "changes": dict(self.changes)} if self.changes else values
 
     @property
     def key(self) -> str:
-        values = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search")]
+        values = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search", "changes")]
+        values += [f"{name}={value}" for name, value in self.changes]
         suffix = f"-search{self.search}" if self.search else ""
         return "-".join("d" if value is None else str(value) for value in values) + suffix
 
@@ -258,6 +270,8 @@ class FittedModels:
         return self._preset_detectors[preset]
 
     def _fit_preset(self, preset: str) -> Detector:
+        if self.budget.changes:
+            raise ConfigError(f"preset '{preset}' takes no settings of a method: {dict(self.budget.changes)}")
         names = _SETTINGS | (_PAPER_SETTINGS if preset == "paper" else {})
         changes = {name: getattr(self.budget, key) for key, name in names.items()}
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})

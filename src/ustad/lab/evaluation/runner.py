@@ -1,8 +1,8 @@
 """Fill in cells: jobs that share a fitted model, over processes, within a limit of time.
 
 In go cells (`experiments.plan`) and directories for results and for data and models; out come result files. A job is
-the cells of one data set, seed and model, so a model is fitted by one process alone; a process goes from job to job
-in the order of the plan. Stopped at any moment, the run goes on where it was: finished cells have their line,
+the cells of one data set, seed, model and budget, so a model is fitted by one process alone; a process goes from job
+to job in the order of the plan. Stopped at any moment, the run goes on where it was: finished cells have their line,
 fitted models lie in the work directory.
 """
 
@@ -87,7 +87,7 @@ def run(
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         if cell.key not in keys:
-            jobs.setdefault((cell.seed, cell.source, cell.model), []).append(cell)
+            jobs.setdefault((cell.seed, cell.source, cell.model, cell.budget), []).append(cell)
     for job in jobs.values():  # first what uses the same measurements
         job.sort(key=lambda cell: cell.options.get("window") == "past")
     count = sum(map(len, jobs.values()))

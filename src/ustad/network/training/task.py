@@ -12,11 +12,13 @@ from ustad.events.windows import EventTensors
 
 @dataclass(frozen=True)
 class Validation:
-    """`total` is the mean over questions of an event's loss; `fields` are means of its parts, over present targets."""
+    """`total` is the mean over questions of an event's loss, without the share `left_out` of the largest; `fields` are
+    means of its parts, over all present targets."""
 
     total: float
     fields: dict[str, float]
     queries: int
+    left_out: float = 0.0
 
 
 class Task(Protocol):
