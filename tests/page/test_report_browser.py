@@ -107,6 +107,16 @@ def test_every_alert_of_the_list_opens(open_page):
         page.wait_for_selector(".drawer .features")
 
 
+def test_what_the_slider_lists_opens_as_alerts_do(open_page, wide_file):
+    page = open_page(path=wide_file)
+    last = page.locator("#per-day").get_attribute("max")
+    page.locator("#per-day").fill(last)
+    page.wait_for_function("() => document.querySelectorAll('.alerts li').length === 50")
+    assert page.locator(".alerts li a").count() == 50
+    page.locator(".alerts li a").last.click()
+    page.wait_for_selector(".drawer .features")
+
+
 def test_a_person_opened_again_has_the_same_days(open_page):
     page = open_page()
     days = []
@@ -148,8 +158,15 @@ def test_coordinates_are_shown_on_request_only(open_page):
     assert ", -118." in page.inner_text(".drawer")
 
 
-def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_page):
-    page = open_page()
+@pytest.fixture(scope="module")
+def wide_file(tmp_path_factory, plain_run):
+    """Everybody is in it, so that the slider goes far."""
+    events, agents, data, facts = plain_run
+    return write_report(tables_of(events, agents, facts, data), tmp_path_factory.mktemp("wide") / "report.html")
+
+
+def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_page, wide_file):
+    page = open_page(path=wide_file)
     lines = page.locator(".alerts li")
     page.wait_for_selector(".alerts li")
     before = lines.count()
@@ -160,7 +177,7 @@ def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_
     page.wait_for_function(
         "() => [...document.querySelectorAll('.alerts .kind')].every((k) => k.classList.contains('novel'))"
     )
-    again = open_page(page.evaluate("location.hash"))
+    again = open_page(page.evaluate("location.hash"), path=wide_file)
     again.wait_for_selector(".alerts li")
     assert again.locator("#filter-kind").input_value() == "novel"
     assert again.locator("#per-day-value").inner_text() == "3"

@@ -392,3 +392,24 @@ def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_ba
     with client_of(create_app(Settings(**{**chosen, "store": "sqlite://"}))) as client:
         bare = [event["score"] for event in client.post("/v1/events", json={"events": events}).json()["events"]]
     assert scores == pytest.approx(bare, abs=1e-6), "what is shown beside an event has changed its score"
+
+
+def test_the_service_lists_agents_as_the_table_orders_them_and_says_why(tiny_run: Path, tmp_path: Path) -> None:
+    scores = Scores.load(tiny_run / "scores")
+    assert scores.agents is not None
+    order = scores.top_agents(scores.agents.num_rows)
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        listed = client.get("/v1/agents?limit=1000").json()["agents"]
+        one = client.get(f"/v1/agents/{listed[0]['agent_id']}").json()
+    assert [a["n_alerts"] > 0 for a in listed] == sorted([a["n_alerts"] > 0 for a in listed], reverse=True)
+    assert [a["agent_id"] for a in listed] == [str(name) for name in order["agent_id"].to_pylist()]
+    assert [a["order_note"] for a in listed] == order["order_note"].to_pylist()
+    assert any(a["order_note"] for a in listed)
+    assert one["order_note"] == listed[0]["order_note"]
+
+
+def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
+    sent(served, strange_week(), [1_000])
+    listed = served.get("/v1/agents?limit=1000").json()["agents"]
+    assert listed
+    assert all(a["order_note"] is None for a in listed)

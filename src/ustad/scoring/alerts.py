@@ -209,7 +209,7 @@ def mostly_chance(alerts: int, by_chance: float) -> list[str]:
     if not alerts or by_chance < raised(float(alerts)):
         return []
     return [
-        f"{alerts:,} alerts, and normal behaviour alone would raise about {by_chance:.0f} as unusual as the last "
+        f"{alerts:,} alert{'s' if alerts > 1 else ''}, and normal behaviour alone would raise about {by_chance:.0f} as unusual as the last "
         "of them: begin with the first, and expect false alarms among the others"
     ]
 

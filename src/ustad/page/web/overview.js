@@ -67,7 +67,7 @@ export async function overview(page, parameters) {
     if (!lines.length) return;
     view.chosen = Math.max(0, Math.min(lines.length - 1, view.chosen + step));
     lines.forEach((line, i) => line.classList.toggle("chosen", i === view.chosen));
-    lines[view.chosen].querySelector("a, .still").focus();
+    lines[view.chosen].querySelector("a").focus();
   };
   const chosen = () => page.cases[view.chosen];
   view.open = () => chosen() && openCase(chosen());
@@ -117,7 +117,8 @@ function drawTiles(places, totals, page) {
     tile(say.count(totals.events), `${say.plural(page.about.event_word)} scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
     tile(say.count(totals.agents), say.plural(page.about.entity_word)),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
-    h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
+    h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider,
+      frozen ? h("span", {}, `This file lists up to ${say.count(stops.at(-1))} a day; a larger --cases lists more.`) : null));
   if (totals.odd_days.length) places.tiles.append(oddDays(totals.odd_days, page));
 }
 
