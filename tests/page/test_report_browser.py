@@ -117,6 +117,18 @@ def test_what_the_slider_lists_opens_as_alerts_do(open_page, wide_file):
     page.wait_for_selector(".drawer .features")
 
 
+def test_a_slider_below_what_can_be_told_apart_says_what_can(open_page, plain_run, tmp_path):
+    events, agents, data, facts = plain_run
+    told = {**facts, "reference_events": 900, "least_per_day": 2.5}
+    page = open_page(path=write_report(tables_of(events, agents, told, data), tmp_path / "rate.html"))
+    words = "ask for 2.5 alerts a day or more"
+    for step, is_said in (("1", True), ("3", False), ("2", True)):
+        page.locator("#per-day").fill(step)
+        page.wait_for_function("n => document.getElementById('per-day-value').textContent === n", arg=step)
+        notes = page.locator(".note").all_inner_texts()
+        assert any(words in text for text in notes) == is_said
+
+
 def test_a_person_opened_again_has_the_same_days(open_page):
     page = open_page()
     days = []

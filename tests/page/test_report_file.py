@@ -20,7 +20,7 @@ from report_example import add_habits, card_schema, make_card_events, make_run, 
 from ustad.dataset import save_directory
 from ustad.files import write_json, write_table
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule, too_small
+from ustad.scoring.alerts import AlertRule, LeastRate, too_small
 from ustad.tables import DataError
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
@@ -336,13 +336,26 @@ def test_shares_of_a_score_by_habits_are_its_own_and_nothing_else_speaks(tmp_pat
 
 
 def test_a_small_reference_is_said_in_plain_words() -> None:
-    warning = too_small(1e-4, AlertRule("alerts_per_day", 2), 900)[0]
+    least = LeastRate(900, 3.0)
+    warning = too_small(1e-4, AlertRule("alerts_per_day", 2), least)[0]
     plain = in_plain_words(warning)
     assert "only 900 usual events" in plain
+    assert plain.endswith(least.words())
+    before = warning.removesuffix(f"; {least.words()}")  # as runs of before say it
+    assert in_plain_words(before).endswith("longer or more training data makes this sure")
     assert "1 in 10,000" in plain
     assert "reference" not in plain
     assert "tail" not in plain
     assert in_plain_words("something else") == "something else"
+
+
+def test_the_page_knows_the_fewest_alerts_a_day_that_can_be_told_apart(tmp_path, run):
+    events, agents, _, facts = run
+    least = LeastRate(900, 3.2)
+    told = {**facts, "reference_events": least.reference, "least_per_day": least.per_day}
+    assert write(tmp_path, events, agents, facts, cases=1).about["rate"] is None
+    rate = write(tmp_path, events, agents, told, cases=1).about["rate"]
+    assert rate == {"least_per_day": 3.2, "words": f"{least.words()}."}
 
 
 def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):

@@ -30,7 +30,7 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.adding_judge import AddingJudge
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, LeastRate
 from ustad.scoring.judge import Request, Span
 from ustad.scoring.scored_parts import score_whole
 from ustad.service.app import create_app
@@ -367,8 +367,10 @@ def test_a_rate_that_cannot_be_had_is_said_in_one_line_with_what_can_be(tiny_run
     most = float(many.split("about ")[1].split()[0])
     assert rate_words(detector, 0.9 * most, counts) == []
     (few,) = rate_words(detector, 0.01 * events / reference, counts)
-    assert f"{reference:,} reference events" in few
-    assert rate_words(detector, 1.1 * float(few.split("about ")[1].split()[0]), counts) == []
+    least = LeastRate.of(reference, events, counts)
+    assert few == f"{0.01 * events / reference:g} alerts a day were asked for; {least.words()}"
+    assert rate_words(detector, float(few.split("ask for ")[1].split()[0]), counts) == []
+    assert rate_words(detector, 0.99 * least.per_day, counts) != []
 
 
 def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_back(

@@ -165,7 +165,7 @@ def _for_all(
     span = queries.span(connection)
     assert span is not None
     _, rows = queries.lanes(connection, Filter(), *span, limit=lanes, offset=0)
-    about = {name: facts[name] for name in ("notes", "categories", "days")}
+    about = {name: facts[name] for name in ("notes", "rate", "categories", "days")}
     return {
         "/v1/about": {**_about(run, title), **about},
         "/v1/summary": summary,

@@ -213,7 +213,8 @@ def latest_alert(connection: Connection) -> int:
 
 # ------------------------------------------------------------------------------------------------- agents
 def _agent_rows() -> Select[Any]:
-    """Agents, with the p-value of their most unusual event: where both are one, nothing is known of the whole period."""
+    """Agents, with the p-value of their most unusual event. Where that is the agent's own, nobody has judged the whole
+    period."""
     return select(r.agents, E.p_value.label("worst_p_value")).join_from(
         r.agents, r.events, E.key == A.worst, isouter=True
     )

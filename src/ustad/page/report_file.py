@@ -52,7 +52,8 @@ def write_report(
 
     `run` is a directory that `ustad score` wrote, or its tables; `data` the data directory where run.json does not
     name it. Every agent with an alert can be opened, however many there are, and at least `cases` in all. `lanes` get a
-    row of days. Every alert has a line, and so have up to `alerts` of the most unusual events. `map_file` is a map to draw on: an OpenStreetMap extract, or a small archive of tiles.
+    row of days. Every alert has a line, and so have up to `alerts` of the most unusual events. `map_file` is a map to
+    draw on: an OpenStreetMap extract, or a small archive of tiles.
     """
     for name, value in (("cases", cases), ("lanes", lanes), ("alerts", alerts)):
         if value < 1:

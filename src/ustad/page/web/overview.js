@@ -107,7 +107,7 @@ function drawTiles(places, totals, page) {
     show(flaggedText, n === null ? "alerts, as they were raised" : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
     alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "alerts as unusual each day by chance alone";
-    show(places.notes, notes(page.about.notes, n, usual, shown / days));
+    show(places.notes, notes(page.about, n, usual, shown / days));
   };
   recount(perDay);
   slider.addEventListener("input", () => { recount(chosen()); slider.setAttribute("aria-valuetext", chosen()); byId("per-day-value").textContent = chosen(); });
@@ -127,9 +127,10 @@ const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from al
   days.map((d, i) => [i ? ", " : "", h("a", { href: address.overview({ first: d.day, last: d.day }), "data-link": true }, say.dayText(d.day)), ` (${say.count(d.events)} ${d.events === 1 ? page.about.event_word : say.plural(page.about.event_word)})`]), ".");
 
 // What a reader should know before the numbers. As raised the run says it; the slider's own line is weighed here.
-function notes(told, n, usual, perDay) {
-  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone/.test(text));
-  if (usual !== null && usual > 1.05 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
+function notes({ notes: told, rate }, n, usual, perDay) {
+  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone|usual events to compare with/.test(text));
+  if (n !== null && rate && n < rate.least_per_day) found.push(rate.words);
+  if (usual !== null && usual > 1.001 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
   return found.length ? h("div", { class: "note" }, found.map((text) => h("p", {}, text))) : null;
 }
 
