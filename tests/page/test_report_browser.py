@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from report_example import card_schema, make_card_events, make_run, tables_of
 
@@ -127,6 +128,20 @@ def test_a_slider_below_what_can_be_told_apart_says_what_can(open_page, plain_ru
         page.wait_for_function("n => document.getElementById('per-day-value').textContent === n", arg=step)
         notes = page.locator(".note").all_inner_texts()
         assert any(words in text for text in notes) == is_said
+
+
+@pytest.mark.parametrize("share", [0.2, 1.5])
+def test_what_chance_alone_gives_is_what_scoring_said_and_more_than_alerts_has_a_sentence(
+    open_page, plain_run, tmp_path, share
+):
+    events, agents, data, facts = plain_run
+    count = pc.sum(events["alert"]).as_py()
+    told = {**facts, "alerts": count, "by_chance": share * count}
+    page = open_page(path=write_report(tables_of(events, agents, told, data), tmp_path / "chance.html", cases=1))
+    alerts, chance = (page.locator(".tile b").nth(i).inner_text() for i in (2, 3))
+    assert int(alerts) == count
+    assert float(chance) == pytest.approx(share * count / 14, abs=0.051)
+    assert ("may be a false alarm" in " ".join(page.locator(".note").all_inner_texts())) == (share > 1)
 
 
 def test_a_person_opened_again_has_the_same_days(open_page):

@@ -410,6 +410,24 @@ def test_the_service_lists_agents_as_the_table_orders_them_and_says_why(tiny_run
     assert one["order_note"] == listed[0]["order_note"]
 
 
+def test_the_page_of_a_live_service_knows_its_threshold_and_what_can_be_had(served: TestClient, tiny_run: Path) -> None:
+    detector, about = Detector.load(tiny_run / "model", device="cpu"), served.get("/v1/about").json()
+    assert detector.judge is not None
+    least = LeastRate.of(detector.judge.reference, events_per_day(detector.facts), detector.judge.counts)
+    assert about["rate"]["least_per_day"] == pytest.approx(least.per_day)
+    assert about["rate"]["words"].lower() == f"{least.words().lower()}."
+    assert (about["alert_p_value"], about["chance_share"]) == (0.001, None)
+
+
+def test_the_page_of_a_run_says_as_much_of_chance_as_scoring_did(tiny_run: Path, tmp_path: Path) -> None:
+    run = Scores.load(tiny_run / "scores").run
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        about, totals = client.get("/v1/about").json(), client.get("/v1/summary").json()
+    assert about["chance_share"] * totals["alerts"] == pytest.approx(run["by_chance"])
+    assert about["rate"]["least_per_day"] == pytest.approx(run["least_per_day"])
+    assert about["alert_p_value"] is None
+
+
 def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
     sent(served, strange_week(), [1_000])
     listed = served.get("/v1/agents?limit=1000").json()["agents"]

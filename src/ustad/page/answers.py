@@ -165,7 +165,7 @@ def _for_all(
     span = queries.span(connection)
     assert span is not None
     _, rows = queries.lanes(connection, Filter(), *span, limit=lanes, offset=0)
-    about = {name: facts[name] for name in ("notes", "rate", "categories", "days")}
+    about = {name: facts[name] for name in ("notes", "rate", "chance_share", "categories", "days")}
     return {
         "/v1/about": {**_about(run, title), **about},
         "/v1/summary": summary,
@@ -189,7 +189,7 @@ def _about(run: RunTables, title: str | None) -> dict[str, Any]:
         "map": None,
         "caller": "", "roles": [], "live": False, "devices": False,
         "run": title or str(run.run.get("name") or "") or "report",
-        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
+        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None, "alert_p_value": None,
         "made": f"Made {created_at}. {note}" if created_at else note,
     }  # fmt: skip
 

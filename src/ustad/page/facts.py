@@ -40,6 +40,7 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
         "rule": rule_in_words(run.run),
         "notes": notes(run_scores, run.run),
         "rate": rate_of(run.run),
+        "chance_share": chance_share(run.run),
         "figures": figures(run.run),
         "groups": groups(run.run),
         "scatter": scatter(run, run_scores),
@@ -55,8 +56,8 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
 
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
-    "rule": "", "notes": [], "rate": None, "figures": [], "groups": [], "scatter": None, "calibration": None,
-    "categories": [], "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
+    "rule": "", "notes": [], "rate": None, "chance_share": None, "figures": [], "groups": [], "scatter": None,
+    "calibration": None, "categories": [], "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
 }  # fmt: skip
 
 
@@ -117,9 +118,15 @@ def rule_in_words(run: dict[str, Any]) -> str:
         parts.append(RULES[rule].format(value))
     elif rule and rule != "p_value":
         parts.append(str(rule))
-    if isinstance(threshold, (int, float)):
+    if isinstance(threshold, (int, float)) and threshold > 0:
         parts.append(f"p ≤ {threshold:.2g}")
     return ", ".join(parts)
+
+
+def chance_share(run: dict[str, Any]) -> float | None:
+    """How many alerts normal behaviour alone would raise for each that there is, as scoring said."""
+    alerts, by_chance = run.get("alerts"), run.get("by_chance")
+    return by_chance / alerts if alerts and by_chance is not None else None
 
 
 def rate_of(run: dict[str, Any]) -> dict[str, Any] | None:

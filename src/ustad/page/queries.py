@@ -19,7 +19,7 @@ from ustad.agent_order import order_note
 from ustad.clock import EPOCH
 from ustad.page import records as r
 from ustad.page.other_stays import add_other_stays
-from ustad.page.store import Store, chunks
+from ustad.page.store import chunks
 from ustad.ties import lowered
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
@@ -213,8 +213,7 @@ def latest_alert(connection: Connection) -> int:
 
 # ------------------------------------------------------------------------------------------------- agents
 def _agent_rows() -> Select[Any]:
-    """Agents, with the p-value of their most unusual event. Where that is the agent's own, nobody has judged the whole
-    period."""
+    """Agents, with the p-value of their most unusual event: the agent's own where nobody judged a whole period."""
     return select(r.agents, E.p_value.label("worst_p_value")).join_from(
         r.agents, r.events, E.key == A.worst, isouter=True
     )
@@ -243,16 +242,9 @@ def agents(
     if min_score is not None:
         conditions.append(A.score >= lowered(min_score))
     total = connection.execute(select(func.count()).select_from(r.agents).where(*conditions)).scalar_one()
-    without_score = A.score.is_(None)
-    order = (without_score, A.n_alerts == 0, A.score.desc(), A.agent)  # as `order_agents`
+    order = (A.score.is_(None), A.n_alerts == 0, A.score.desc(), A.agent)  # as `order_agents`
     query = _agent_rows().where(*conditions).order_by(*order)
     return total, [agent_answer(row) for row in connection.execute(query.limit(limit).offset(offset))]
-
-
-def count(store: Store, what: Any) -> int:
-    """A figure over all agents."""
-    with store.reading() as connection:
-        return int(connection.execute(select(what).select_from(r.agents)).scalar_one())
 
 
 # -------------------------------------------------------------------------------------------------- lanes

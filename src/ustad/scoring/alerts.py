@@ -90,7 +90,7 @@ class LeastRate:
         digits = max(0, 1 - math.floor(math.log10(self.per_day)))
         enough = math.ceil(lowered(self.per_day * 10**digits)) / 10**digits
         return (
-            f"{self.reference:,} usual events to compare with tell apart about {often}, nothing rarer: ask for "
+            f"about {often} can be told apart with {self.reference:,} usual events, nothing rarer: ask for "
             f"{enough:.{digits}f} alerts a day or more, or train on more people or weeks"
         )
 

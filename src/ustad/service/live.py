@@ -52,11 +52,11 @@ class ModelScorer:
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
         counts = detector.judge.counts if detector.judge is not None else ()
-        self._p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
+        self.p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
         self.notes = rate_words(detector, settings.alerts_per_day, counts)
         self.least_rate = least_rate(detector)
-        self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
-        self.weights = LiveWeights.read(settings.weights, self._p_value)
+        self._backend = make_backend(detector, self.p_value, settings.max_live_agents)
+        self.weights = LiveWeights.read(settings.weights, self.p_value)
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)

@@ -52,6 +52,8 @@ class About(BaseModel):
     alerts_per_day: float | None
     notes: list[str]
     rate: RateWords | None
+    chance_share: float | None
+    alert_p_value: float | None
     categories: list[str]
     days: dict[str, str]
 

@@ -119,6 +119,7 @@ def about(request: Request, caller: Look) -> dict[str, Any]:
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
         "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"], "rate": facts.get("rate"),
+        "chance_share": facts.get("chance_share"), "alert_p_value": getattr(service.scorer, "p_value", None),
         "categories": facts.get("categories") or _choose_categories(service), "days": facts.get("days") or {},
     }  # fmt: skip
 
@@ -162,7 +163,13 @@ def _facts(service: Any) -> dict[str, Any]:
     least = getattr(service.scorer, "least_rate", None)
     rate = facts.get("rate") if least is None else describe_rate(least)
     notes = [*facts["notes"], *getattr(service.scorer, "notes", []), *drift.notes(), *words]
-    return {**facts, "notes": notes, "rate": rate, "drift": drift.describe() if is_live else facts["drift"]}
+    return {
+        **facts,
+        "notes": notes,
+        "rate": rate,
+        "chance_share": None,
+        "drift": drift.describe() if is_live else facts["drift"],
+    }
 
 
 def summary(request: Request, caller: Look) -> dict[str, Any]:

@@ -100,9 +100,10 @@ function drawTiles(places, totals, page) {
   const slider = h("input", { type: "range", id: "per-day", min: 1, max: stops.length, value: stop, disabled: most < 2, "aria-label": "Alerts a day", "aria-valuetext": perDay || `${raised}, as raised` });
   const recount = (n) => {
     const days = Math.max(1, totals.days), shown = n === null ? totals.alerts : n * totals.days;
-    const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
+    const p = n === null ? page.about.alert_p_value ?? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
     const leads = totals.unusual ? totals.alerts / totals.unusual : 1; // of events so unusual, as many lead an incident
-    const usual = p === null || p === undefined ? null : leads * p * totals.events / days;
+    const counted = p === null || p === undefined ? null : leads * p * totals.events / days;
+    const usual = n === null && page.about.chance_share !== null ? page.about.chance_share * shown / days : counted; // a run has said it
     flagged.textContent = say.count(shown);
     show(flaggedText, n === null ? "alerts, as they were raised" : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
@@ -128,7 +129,7 @@ const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from al
 
 // What a reader should know before the numbers. As raised the run says it; the slider's own line is weighed here.
 function notes({ notes: told, rate }, n, usual, perDay) {
-  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone|usual events to compare with/.test(text));
+  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone|usual events/.test(text));
   if (n !== null && rate && n < rate.least_per_day) found.push(rate.words);
   if (usual !== null && usual > 1.001 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
   return found.length ? h("div", { class: "note" }, found.map((text) => h("p", {}, text))) : null;
