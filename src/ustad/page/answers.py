@@ -89,10 +89,10 @@ def choose(run: RunTables, run_scores: RunScores, cases: int, lanes: int, *, ale
     ends = run_scores.codes[[int(run_scores.day.argmin()), int(run_scores.day.argmax())]]
     beside = np.setdiff1d(np.concatenate([agents_by_events(run_scores)[:lanes], ends]), in_full)
     most = max(alerts, int(np.flatnonzero(is_alert).max(initial=-1)) + 1)
-    closed = np.flatnonzero(~np.isin(run_scores.codes[rows], in_full))
-    listed = min([most, *closed[:1].tolist()])
-    lines = np.union1d(rows[:listed], rows[is_alert])
-    above = float(run_scores.score[rows[listed]]) if listed < len(rows) else -np.inf
+    absent = np.flatnonzero(~np.isin(run_scores.codes[rows], in_full))
+    end = min([most, *absent[:1].tolist()])
+    lines = np.union1d(rows[:end], rows[is_alert])
+    above = float(run_scores.score[rows[end]]) if end < len(rows) else -np.inf
     return Choice(in_full, beside, lines, np.union1d(lines, _most_unusual(run_scores, in_full)), above)
 
 

@@ -105,9 +105,10 @@ function drawTiles(places, totals, page) {
     const counted = p === null || p === undefined ? null : leads * p * totals.events / days;
     const usual = n === null && page.about.chance_share !== null ? page.about.chance_share * shown / days : counted; // a run has said it
     flagged.textContent = say.count(shown);
-    show(flaggedText, n === null ? "alerts, as they were raised" : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
-    alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
-    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "alerts as unusual each day by chance alone";
+    show(flaggedText, n === null ? `alerts, as they were raised: ${say.number(shown / days)} a day` : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
+    const total = usual === null ? null : usual * days; // in the unit of the alerts beside it
+    alarms.textContent = total === null ? "–" : total < 0.1 ? "< 0.1" : total < 10 ? total.toFixed(1) : say.count(total);
+    alarmsText.textContent = usual === null ? "by chance alone: unknown" : `as unusual by chance alone: ${say.number(usual)} a day`;
     show(places.notes, notes(page.about, n, usual, shown / days));
   };
   recount(perDay);
