@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import frames
+from ustad.agent_order import order_agents
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError
-from ustad.ties import tied_ranks
 
 #: The tables of a run, as they are called on disk.
 TABLES = ("events", "agents", "incidents", "absences", "details")
@@ -137,10 +137,9 @@ class Scores:
         if self.agents is None:
             raise DataError("there are no scores of agents here")
         score = self.agents["score"].to_numpy()
-        has_alert = np.zeros(len(score), bool)
-        if "n_alerts" in self.agents.column_names:
-            has_alert = self.agents["n_alerts"].to_numpy() > 0
-        return self.agents.take(pa.array(np.lexsort((tied_ranks(-score), ~has_alert))[:n]))
+        has_counts = "n_alerts" in self.agents.column_names
+        n_alerts = self.agents["n_alerts"].to_numpy() if has_counts else np.zeros(len(score))
+        return self.agents.take(pa.array(order_agents(score, n_alerts)[:n]))
 
     def with_details(self) -> pa.Table:
         """Event scores with what was measured of them beside: null where details are not kept."""

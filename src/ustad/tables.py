@@ -164,6 +164,7 @@ AGENT_SCORES = Contract(
         "n_alerts": pa.int64(),
         "worst_incident_id": pa.string(),
         "reason": pa.string(),
+        "order_note": pa.string(),
     },
 )
 

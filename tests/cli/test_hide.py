@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from ustad.agent_order import order_note
 from ustad.cli.hide import hide_explained
 from ustad.files import write_json, write_table
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
+from ustad.scoring.alerts import mostly_chance
 from ustad.triage.hiding import HidingRule
 
 RULE = HidingRule("nights", 4_000_000_000_000_000, "night shift", agent="a")
@@ -36,7 +39,10 @@ def test_rules_take_alerts_off_every_list_and_leave_scores(tmp_path: Path, in_pa
     else:
         write_table(events, tmp_path / "events.parquet")
     write_table(incidents, tmp_path / "incidents.parquet")
-    write_json({"alerts": 2, "warnings": []}, tmp_path / "run.json")
+    agents = pa.table({"agent_id": ["a", "b"], "n_incidents": [1, 1], "n_alerts": [1, 1], "p_value": [0.3, 0.3]})
+    agents = agents.append_column("score", pa.array([0.5, 0.5]))
+    write_table(agents.append_column("reason", pa.array(["", ""])), tmp_path / "agents.parquet")
+    write_json({"alerts": 2, "by_chance": 3.0, "warnings": mostly_chance(2, 3.0)}, tmp_path / "run.json")
     run = hide_explained(tmp_path, [RULE], mobility_schema())
     after = Scores.load(tmp_path)
     assert after.events is not None
@@ -46,5 +52,11 @@ def test_rules_take_alerts_off_every_list_and_leave_scores(tmp_path: Path, in_pa
     assert after.events["hidden_by"].to_pylist() == ["nights", None, None, None]
     assert after.incidents["alert"].to_pylist() == [False, True]
     assert (run["alerts"], run["hidden"]) == (1, {"nights": 1})
-    assert "1 alert is hidden by rules" in run["warnings"][0]
+    agents = pq.read_table(tmp_path / "agents.parquet")
+    assert agents["n_alerts"].to_pylist() == [0, 1]
+    assert agents["order_note"].to_pylist() == [None, order_note(1, 0.3)]
+    assert run["by_chance"] == 1.5
+    assert run["warnings"][0].startswith("1 alert, and normal behaviour alone would raise about 2 ")
+    assert "1 alert is hidden by rules" in run["warnings"][1]
+    assert len(run["warnings"]) == 2
     assert len((tmp_path / "alerts.csv").read_text().splitlines()) == 2

@@ -20,6 +20,7 @@ TIERS = [
         "calendar_days",
         "distribution",
         "frames",
+        "agent_order",
         "kind_words",
         "notebook",
         "torch_device",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from report_example import card_schema, make_card_events, make_run, tables_of
 
@@ -107,6 +108,42 @@ def test_every_alert_of_the_list_opens(open_page):
         page.wait_for_selector(".drawer .features")
 
 
+def test_what_the_slider_lists_opens_as_alerts_do(open_page, wide_file):
+    page = open_page(path=wide_file)
+    last = page.locator("#per-day").get_attribute("max")
+    page.locator("#per-day").fill(last)
+    page.wait_for_function("() => document.querySelectorAll('.alerts li').length === 50")
+    assert page.locator(".alerts li a").count() == 50
+    page.locator(".alerts li a").last.click()
+    page.wait_for_selector(".drawer .features")
+
+
+def test_a_slider_below_what_can_be_told_apart_says_what_can(open_page, plain_run, tmp_path):
+    events, agents, data, facts = plain_run
+    told = {**facts, "reference_events": 900, "least_per_day": 2.5}
+    page = open_page(path=write_report(tables_of(events, agents, told, data), tmp_path / "rate.html"))
+    words = "ask for 2.5 alerts a day or more"
+    for step, is_said in (("1", True), ("3", False), ("2", True)):
+        page.locator("#per-day").fill(step)
+        page.wait_for_function("n => document.getElementById('per-day-value').textContent === n", arg=step)
+        notes = page.locator(".note").all_inner_texts()
+        assert any(words in text for text in notes) == is_said
+
+
+@pytest.mark.parametrize("share", [0.2, 1.5])
+def test_what_chance_alone_gives_is_what_scoring_said_and_more_than_alerts_has_a_sentence(
+    open_page, plain_run, tmp_path, share
+):
+    events, agents, data, facts = plain_run
+    count = pc.sum(events["alert"]).as_py()
+    told = {**facts, "alerts": count, "by_chance": share * count}
+    page = open_page(path=write_report(tables_of(events, agents, told, data), tmp_path / "chance.html", cases=1))
+    alerts, chance = (page.locator(".tile b").nth(i).inner_text() for i in (2, 3))
+    assert int(alerts) == count
+    assert float(chance) == pytest.approx(share * count, abs=0.51), "in the unit of the alerts beside it"
+    assert ("may be a false alarm" in " ".join(page.locator(".note").all_inner_texts())) == (share > 1)
+
+
 def test_a_person_opened_again_has_the_same_days(open_page):
     page = open_page()
     days = []
@@ -148,8 +185,15 @@ def test_coordinates_are_shown_on_request_only(open_page):
     assert ", -118." in page.inner_text(".drawer")
 
 
-def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_page):
-    page = open_page()
+@pytest.fixture(scope="module")
+def wide_file(tmp_path_factory, plain_run):
+    """Everybody is in it, so that the slider goes far."""
+    events, agents, data, facts = plain_run
+    return write_report(tables_of(events, agents, facts, data), tmp_path_factory.mktemp("wide") / "report.html")
+
+
+def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_page, wide_file):
+    page = open_page(path=wide_file)
     lines = page.locator(".alerts li")
     page.wait_for_selector(".alerts li")
     before = lines.count()
@@ -160,7 +204,7 @@ def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_
     page.wait_for_function(
         "() => [...document.querySelectorAll('.alerts .kind')].every((k) => k.classList.contains('novel'))"
     )
-    again = open_page(page.evaluate("location.hash"))
+    again = open_page(page.evaluate("location.hash"), path=wide_file)
     again.wait_for_selector(".alerts li")
     assert again.locator("#filter-kind").input_value() == "novel"
     assert again.locator("#per-day-value").inner_text() == "3"

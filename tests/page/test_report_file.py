@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import sys
+import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -19,12 +20,12 @@ from report_example import add_habits, card_schema, make_card_events, make_run, 
 from ustad.dataset import save_directory
 from ustad.files import write_json, write_table
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule, too_small
+from ustad.scoring.alerts import AlertRule, LeastRate, too_small
 from ustad.tables import DataError
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 
-from ustad.page import WEB, answers, event_details
+from ustad.page import WEB, event_details, report_file
 from ustad.page.answers import short
 from ustad.page.bundle import bundle, module_order
 from ustad.page.card_blocks import card_blocks
@@ -82,7 +83,8 @@ def run():
 def page(run, tmp_path_factory):
     events, agents, data, facts = run
     out = tmp_path_factory.mktemp("report") / "deep" / "report.html"
-    return Parsed(write_report(tables_of(events, agents, facts, data, "# Card\n\n- one"), out).read_text())
+    tables = tables_of(events, agents, facts, data, "# Card\n\n- one")
+    return Parsed(write_report(tables, out, cases=20).read_text())
 
 
 def write(tmp_path, *args, **options):
@@ -226,13 +228,73 @@ def test_at_least_so_many_cases_open_in_the_order_of_the_agents(page, run):
     assert set(page.agents) == flagged | set(others[: 20 - len(flagged)])
 
 
-def test_more_alerts_than_a_file_holds_are_said(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(answers, "MOST_AGENTS", 2)
+@pytest.fixture(scope="module")
+def crowd():
+    """More people with alerts than a small file would hold: every one of 205, three each, whatever the scores."""
+    events, agents, _, facts = make_run(205, 2)
+    flags = np.arange(events.num_rows) % 4 < 3
+    return events.set_column(events.column_names.index("alert"), "alert", pa.array(flags)), agents, facts
+
+
+def test_however_many_people_have_alerts_every_alert_is_listed_and_opens(tmp_path, crowd):
+    events, agents, facts = crowd
+    parsed = write(tmp_path, events, agents, facts, cases=1)
+    raised = {line["event_id"]: line for line in parsed.lines if line["alert"]}
+    assert set(raised) == {str(i) for i in events.filter(events["alert"])["stay_id"].to_pylist()}
+    assert len(raised) == 615
+    assert len(parsed.agents) == 205
+    for line in raised.values():
+        detail = parsed.detail(line)
+        assert detail["event"]["id"] == line["id"]
+        assert detail["features"]
+    assert parsed.summary["alerts"] == 615
+
+
+def test_a_large_file_says_how_many_people_and_how_large_in_one_line(tmp_path, run, monkeypatch):
     events, agents, data, facts = run
-    parsed = write(tmp_path, events, agents, facts, data, cases=1)
+    people = len(pc.unique(events.filter(events["alert"])["agent_id"]))
+    monkeypatch.setattr(report_file, "MANY", people)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write(tmp_path, events, agents, facts, data, cases=1)
+    monkeypatch.setattr(report_file, "MANY", people - 1)
+    with pytest.warns(UserWarning, match=f"report: {people} agents have alerts and all of them are in the file: 1 MB"):
+        write(tmp_path, events, agents, facts, data, cases=1)
+
+
+@pytest.mark.parametrize("cases", [1, 8, 20])
+def test_whatever_the_slider_lists_opens_too(tmp_path, run, cases):
+    """At each of its steps the list has as many lines as it says, the highest scores of all, of people in the file."""
+    events, agents, data, facts = run
+    parsed = write(tmp_path, events, agents, facts, data, cases=cases)
+    assert {line["agent_id"] for line in parsed.lines} <= set(parsed.agents)
+    scores = np.sort(events["score"].to_numpy())[::-1]
+    curve = parsed.summary["curve"]
+    assert curve or cases < 20
+    for step in curve:
+        listed = [line for line in parsed.lines if line["score"] >= step["score"] - 1e-9]
+        assert len(listed) == step["per_day"] * parsed.summary["days"]
+        assert [line["score"] for line in listed] == pytest.approx(scores[: len(listed)].tolist(), rel=1e-6)
+        assert all(parsed.detail(line)["features"] for line in listed)
+
+
+def test_a_slider_goes_further_the_more_people_a_file_holds(tmp_path, run):
+    events, agents, data, facts = run
+    files = [write(tmp_path, events, agents, facts, data, cases=cases, alerts=2_000) for cases in (1, 12, 24)]
+    steps = [len(parsed.summary["curve"]) for parsed in files]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1] == events.num_rows // 14
+
+
+def test_as_unusual_as_the_mildest_alert_counts_everybody_also_who_is_not_in_the_file(tmp_path, run):
+    """One mild alert alone: nearly everybody has something as unusual, and few are in the file."""
+    events, agents, _, facts = run
+    flags = np.zeros(events.num_rows, bool)
+    flags[np.argsort(-events["score"].to_numpy())[700]] = True
+    events = events.set_column(events.column_names.index("alert"), "alert", pa.array(flags))
+    parsed = write(tmp_path, events, agents, facts, cases=2, lanes=1)
     assert len(parsed.agents) == 2
-    count = pc.sum(events["alert"]).as_py()
-    assert any(f"of {count} alerts" in note for note in parsed.about["notes"])
+    assert parsed.summary["unusual"] == 701
 
 
 def test_a_case_holds_the_weeks_before_and_the_scored_ones(page):
@@ -274,20 +336,33 @@ def test_shares_of_a_score_by_habits_are_its_own_and_nothing_else_speaks(tmp_pat
 
 
 def test_a_small_reference_is_said_in_plain_words() -> None:
-    warning = too_small(1e-4, AlertRule("alerts_per_day", 2), 900)[0]
+    least = LeastRate(900, 3.0)
+    warning = too_small(1e-4, AlertRule("alerts_per_day", 2), least)[0]
     plain = in_plain_words(warning)
     assert "only 900 usual events" in plain
+    assert plain.endswith(least.words())
+    before = warning.removesuffix(f"; {least.words()}")  # as runs of before say it
+    assert in_plain_words(before).endswith("longer or more training data makes this sure")
     assert "1 in 10,000" in plain
     assert "reference" not in plain
     assert "tail" not in plain
     assert in_plain_words("something else") == "something else"
 
 
+def test_the_page_knows_the_fewest_alerts_a_day_that_can_be_told_apart(tmp_path, run):
+    events, agents, _, facts = run
+    least = LeastRate(900, 3.2)
+    told = {**facts, "reference_events": least.reference, "least_per_day": least.per_day}
+    assert write(tmp_path, events, agents, facts, cases=1).about["rate"] is None
+    rate = write(tmp_path, events, agents, told, cases=1).about["rate"]
+    assert rate == {"least_per_day": 3.2, "words": f"{least.words()}."}
+
+
 def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):
     events, agents, _, facts = run
     quiet = events.set_column(events.column_names.index("alert"), "alert", pa.array(np.zeros(events.num_rows, bool)))
     told = {**facts, "warnings": ["the reference is small"]}
-    parsed = write(tmp_path, quiet, agents, told)
+    parsed = write(tmp_path, quiet, agents, told, cases=20)
     assert parsed.summary["alerts"] == 0
     assert "No stay passed the alert rule (the 5 most unusual a day" in parsed.about["notes"][0]
     assert "--alerts-per-day" in parsed.about["notes"][0]
@@ -433,7 +508,7 @@ def test_from_directories_equals_from_tables(tmp_path, run, page):
     (tmp_path / "model" / "card.md").write_text("# Card\n\n- one")
     save_directory(data, tmp_path / "data")
     Scores(events, agents, {**facts, "data": "../data", "model": "../model"}).save(tmp_path / "scores")
-    parsed = Parsed(write_report(tmp_path / "scores", tmp_path / "r.html").read_text())
+    parsed = Parsed(write_report(tmp_path / "scores", tmp_path / "r.html", cases=20).read_text())
     for name in ("summary", "lanes", "alerts"):
         assert parsed.answers[f"/v1/{name}"] == page.answers[f"/v1/{name}"], name
     assert parsed.agents == page.agents
@@ -486,7 +561,7 @@ def test_a_missing_library_is_said_in_one_line(monkeypatch):
 def test_events_older_than_the_history_that_is_looked_at_are_shown_too(run, page, tmp_path, monkeypatch):
     events, agents, data, facts = run
     monkeypatch.setattr("ustad.page.event_details.HISTORY", 3)
-    shown = write(tmp_path, events, agents, facts, data)
+    shown = write(tmp_path, events, agents, facts, data, cases=20)
     assert {name: sorted(of) for name, of in shown.agents.items()} == {n: sorted(of) for n, of in page.agents.items()}
     details = [(path, of[path]) for of in shown.agents.values() for path in of if path.startswith("/v1/events/")]
     assert len(details) > 3

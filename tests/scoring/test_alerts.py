@@ -20,6 +20,7 @@ from ustad.scoring.alerts import (
     BINS,
     DRIFT_LIMIT,
     AlertRule,
+    LeastRate,
     drift,
     drift_of_bins,
     drift_words,
@@ -93,6 +94,67 @@ def test_false_discoveries_stay_below_the_rate_asked() -> None:
 def test_a_reference_too_small_for_the_rate_is_warned_about() -> None:
     found = alerts(NORMAL, -np.log10(NORMAL), AlertRule("alerts_per_day", 1), days=1, reference=300)
     assert "rarer than one in the 300 reference events" in found.warnings[0]
+
+
+def count_so_rare(p: np.ndarray, reference: int) -> int:
+    """How many are at least as rare as one in the reference, one by one."""
+    return sum(1 for value in p.tolist() if value * (reference + 1) <= 1)
+
+
+@pytest.mark.parametrize(("reference", "days"), [(50, 400), (300, 2_000), (2_000, 10_000)])
+def test_the_least_rate_is_as_many_a_day_as_normal_events_are_that_rare(reference: int, days: int) -> None:
+    """Against a count among uniform p-values, 20 a day, every one an incident of its own."""
+    p = np.random.default_rng(reference).uniform(size=20 * days)
+    counted = count_so_rare(p, reference)
+    least = LeastRate.of(reference, events_per_day=20)
+    assert abs(least.per_day * days - counted) < 4 * np.sqrt(counted)
+
+
+@pytest.mark.parametrize("asked", [0.001, 0.02, 0.05, 0.06, 0.1, 1.0])
+@pytest.mark.parametrize("reference", [300, 1_000])
+def test_bulk_says_what_can_be_had_exactly_where_the_rate_cannot(asked: float, reference: int) -> None:
+    """1,000 days of 20 normal events: as many alerts as are asked for, of which the last is rarer than the reference
+    shows where fewer are asked for than events are that rare; and asking for what is advised is enough."""
+    p = np.random.default_rng(5).uniform(size=20_000)
+    flagged = alerts(p, -np.log10(p), AlertRule("alerts_per_day", asked), days=1_000, reference=reference)
+    told = [text for text in flagged.warnings if "rarer than one in" in text]
+    assert bool(told) == (round(asked * 1_000) <= count_so_rare(p, reference))
+    least = LeastRate.of(reference, events_per_day=20)
+    if told and not least.allows(asked):
+        advised = float(told[0].split("ask for ")[1].split()[0])
+        assert least.allows(advised)
+        assert advised < 1.1 * least.per_day + 0.01
+        assert told[0].endswith("or train on more people or weeks")
+
+
+@pytest.mark.parametrize(
+    ("per_day", "often", "enough"),
+    [
+        (0.123, "one alert in 8 days", "0.13"),
+        (0.0521, "one alert in 19 days", "0.053"),
+        (0.12, "one alert in 8 days", "0.12"),
+        (1e-4, "one alert in 10,000 days", "0.00010"),
+        (0.9, "0.9 a day", "0.90"),
+        (5.31, "5.3 a day", "5.4"),
+        (53.1, "53 a day", "54"),
+    ],
+)
+def test_what_can_be_had_is_said_as_people_say_it_and_rounded_up(per_day: float, often: str, enough: str) -> None:
+    text = LeastRate(1_400, per_day).words()
+    assert "1,400 usual events" in text
+    assert often in text
+    assert f"ask for {enough} alerts a day or more" in text
+
+
+def test_so_many_that_are_far_from_normal_are_no_reason_to_ask_for_more() -> None:
+    """Every alert is far rarer than the reference shows, because so much is unusual, not because few were asked for."""
+    p = np.r_[np.full(100, 1e-9), NORMAL[:300] / 2 + 0.5]
+    (told,) = (
+        text
+        for text in alerts(p, -np.log10(p), AlertRule("alerts_per_day", 5), days=14, reference=300).warnings
+        if "rarer than one in" in text
+    )
+    assert "ask for" not in told
 
 
 def test_false_discoveries_beyond_the_reference_are_warned_about_and_none_at_all_are_not() -> None:
@@ -228,10 +290,11 @@ def test_ninety_nine_events_say_nothing_of_drift_and_a_hundred_do() -> None:
 
 
 def test_a_threshold_is_too_small_below_one_in_as_many_as_there_are_and_one_more() -> None:
-    assert too_small(0.1, AlertRule(), reference=9) == []
-    assert too_small(0.0999, AlertRule(), reference=9) != []
-    assert too_small(0.0, AlertRule(), reference=9) == []
-    assert too_small(0.0999, AlertRule(), reference=0) == []
+    least = LeastRate.of(9, events_per_day=100)
+    assert too_small(0.1, AlertRule(), least) == []
+    assert too_small(0.0999, AlertRule(), least) != []
+    assert too_small(0.0, AlertRule(), least) == []
+    assert too_small(0.0999, AlertRule(), None) == []
     assert expect_by_chance(events=0, alerts=0, total=1000, threshold=0.01) == 10.0
 
 

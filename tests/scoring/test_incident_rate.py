@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
@@ -17,6 +18,7 @@ from ustad.habits.habit_source import HabitSource
 from ustad.judges import learn_from
 from ustad.periods import calibrating
 from ustad.schema import mobility_schema
+from ustad.scoring.alerts import LeastRate
 from ustad.scoring.incidents import (
     LEVELS,
     count_incidents,
@@ -48,6 +50,30 @@ def test_the_share_that_leads_is_read_between_the_levels_that_hold_enough_events
     assert leading_share(np.sqrt(0.05 * 0.02), COUNTS) == pytest.approx(0.65)
     assert leading_share(1e-6, COUNTS) == pytest.approx(0.8)  # ten events do not say it
     assert leading_share(0.01, []) == 1.0  # a model of before
+
+
+def correlated_days(seed: int, people: int = 300, days: int = 60) -> tuple[pa.Table, np.ndarray]:
+    """Four stays a day, and normal p-values that stay high or low for a while; float64 [n]."""
+    drawn = np.random.default_rng(seed).normal(size=(people, days * 4))
+    for i in range(1, drawn.shape[1]):
+        drawn[:, i] = 0.7 * drawn[:, i - 1] + np.sqrt(1 - 0.7**2) * drawn[:, i]
+    times = datetime(2024, 5, 6).timestamp() * 1e6 + np.arange(days * 4) * 6 * 3600e6
+    who, when = np.repeat(np.arange(people), days * 4), np.tile(times.astype(np.int64), people)
+    stays = pa.table({"agent_id": who, "started_at": pa.array(when).cast(pa.timestamp("us", "UTC"))})
+    return stays, norm.sf(drawn.ravel())
+
+
+@pytest.mark.parametrize("reference", [100, 499])
+def test_the_least_rate_counts_incidents_of_events_that_are_so_rare(reference: int) -> None:
+    """Against the incidents of other normal people, one by one; their events come in runs, so there are fewer."""
+    stays, p_values = correlated_days(seed=1)
+    least = LeastRate.of(reference, len(p_values) / 60, count_incidents(stays, SCHEMA, -np.log10(p_values)))
+    stays, p_values = correlated_days(seed=2)
+    is_rare = p_values * (reference + 1) <= 1
+    incidents = find_incidents(stays, SCHEMA, p_values, -np.log10(p_values))
+    counted = len(set(incidents.incident_id[is_rare].tolist()))
+    assert counted < 0.9 * is_rare.sum()
+    assert abs(60 * least.per_day - counted) < 4 * np.sqrt(2 * counted)
 
 
 @pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0123, 0.03, 0.2])

@@ -63,6 +63,7 @@ def test_the_tables_have_the_columns_of_the_design(scored: tuple[pa.Table, pa.Ta
         "worst_incident_id",
         "worst_stay_id",
         "reason",
+        "order_note",
     ]
     assert agents.column_names == wanted
     assert len(events) == len(_split(stays)[1])

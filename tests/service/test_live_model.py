@@ -30,7 +30,7 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.adding_judge import AddingJudge
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, LeastRate
 from ustad.scoring.judge import Request, Span
 from ustad.scoring.scored_parts import score_whole
 from ustad.service.app import create_app
@@ -367,8 +367,10 @@ def test_a_rate_that_cannot_be_had_is_said_in_one_line_with_what_can_be(tiny_run
     most = float(many.split("about ")[1].split()[0])
     assert rate_words(detector, 0.9 * most, counts) == []
     (few,) = rate_words(detector, 0.01 * events / reference, counts)
-    assert f"{reference:,} reference events" in few
-    assert rate_words(detector, 1.1 * float(few.split("about ")[1].split()[0]), counts) == []
+    least = LeastRate.of(reference, events, counts)
+    assert few == f"{0.01 * events / reference:g} alerts a day were asked for; {least.words()}"
+    assert rate_words(detector, float(few.split("ask for ")[1].split()[0]), counts) == []
+    assert rate_words(detector, 0.99 * least.per_day, counts) != []
 
 
 def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_back(
@@ -392,3 +394,42 @@ def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_ba
     with client_of(create_app(Settings(**{**chosen, "store": "sqlite://"}))) as client:
         bare = [event["score"] for event in client.post("/v1/events", json={"events": events}).json()["events"]]
     assert scores == pytest.approx(bare, abs=1e-6), "what is shown beside an event has changed its score"
+
+
+def test_the_service_lists_agents_as_the_table_orders_them_and_says_why(tiny_run: Path, tmp_path: Path) -> None:
+    scores = Scores.load(tiny_run / "scores")
+    assert scores.agents is not None
+    order = scores.top_agents(scores.agents.num_rows)
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        listed = client.get("/v1/agents?limit=1000").json()["agents"]
+        one = client.get(f"/v1/agents/{listed[0]['agent_id']}").json()
+    assert [a["n_alerts"] > 0 for a in listed] == sorted([a["n_alerts"] > 0 for a in listed], reverse=True)
+    assert [a["agent_id"] for a in listed] == [str(name) for name in order["agent_id"].to_pylist()]
+    assert [a["order_note"] for a in listed] == order["order_note"].to_pylist()
+    assert any(a["order_note"] for a in listed)
+    assert one["order_note"] == listed[0]["order_note"]
+
+
+def test_the_page_of_a_live_service_knows_its_threshold_and_what_can_be_had(served: TestClient, tiny_run: Path) -> None:
+    detector, about = Detector.load(tiny_run / "model", device="cpu"), served.get("/v1/about").json()
+    assert detector.judge is not None
+    least = LeastRate.of(detector.judge.reference, events_per_day(detector.facts), detector.judge.counts)
+    assert about["rate"]["least_per_day"] == pytest.approx(least.per_day)
+    assert about["rate"]["words"].lower() == f"{least.words().lower()}."
+    assert (about["alert_p_value"], about["chance_share"]) == (0.001, None)
+
+
+def test_the_page_of_a_run_says_as_much_of_chance_as_scoring_did(tiny_run: Path, tmp_path: Path) -> None:
+    run = Scores.load(tiny_run / "scores").run
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        about, totals = client.get("/v1/about").json(), client.get("/v1/summary").json()
+    assert about["chance_share"] * totals["alerts"] == pytest.approx(run["by_chance"])
+    assert about["rate"]["least_per_day"] == pytest.approx(run["least_per_day"])
+    assert about["alert_p_value"] is None
+
+
+def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
+    sent(served, strange_week(), [1_000])
+    listed = served.get("/v1/agents?limit=1000").json()["agents"]
+    assert listed
+    assert all(a["order_note"] is None for a in listed)

@@ -26,14 +26,16 @@ class AcrossAgents:
         self.meetings.look(events)
 
     def take_off(self, number: int, part: Any) -> Any:
-        """The scores of a part without alerts of unusual days; its incidents follow, as in `rewrite_alerts`."""
+        """The scores of a part without alerts of unusual days; incidents and agents follow, as in `rewrite_alerts`."""
         import pyarrow.compute as pc
 
+        from ustad.agent_order import add_alerts
         from ustad.mobility.places import set_columns
 
         events = self.days.take_off(number, part.events)
         if events is part.events or part.incidents is None:
             return replace(part, events=events)
-        alerts = events["incident_id"].filter(events["alert"]).combine_chunks()
-        flags = pc.is_in(part.incidents["incident_id"], alerts)
-        return replace(part, events=events, incidents=set_columns(part.incidents, alert=flags))
+        alerts, entity = events.filter(events["alert"]), self.days.schema.entity
+        flags = pc.is_in(part.incidents["incident_id"], alerts["incident_id"].combine_chunks())
+        agents = part.agents if part.agents is None else add_alerts(part.agents, alerts[entity], entity)
+        return replace(part, events=events, agents=agents, incidents=set_columns(part.incidents, alert=flags))

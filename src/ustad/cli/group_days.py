@@ -80,6 +80,7 @@ def note_days(
     Where `groups` are given, they have taken the alerts of such days off the list already.
     """
     from ustad.clock import iso_date
+    from ustad.files import read_json
     from ustad.triage.unusual_days import describe_day
 
     files = table_files(place, "events")
@@ -92,7 +93,7 @@ def note_days(
     days = groups.days if group else []
     if days and not is_taken_off:
         rewrite_alerts(place, schema, groups.take_off)
-    counts = groups.counts
+    counts, before = groups.counts, read_json(place / "run.json").get("alerts")
     words = [describe_day(one, names.get(iso_date(one.day)), schema.event_word) for one in days]
     notes = [text + _left_out(number) for text, number in zip(words, counts, strict=True)]
     calendar_words = names | {iso_date(d.day): text for d, text in zip(days, _labels(days, names), strict=True)}
@@ -100,7 +101,8 @@ def note_days(
         {"day": iso_date(d.day), "share": d.share, "usual": d.usual, "p_value": d.p_value, "grouped": number}
         for d, number in zip(days, counts, strict=True)
     ]
-    return add_to_run(place, notes, calendar=calendar_words, unusual_days=unusual_days, alerts_less=sum(counts))
+    left = before - sum(counts) if isinstance(before, int) else None
+    return add_to_run(place, notes, left, calendar=calendar_words, unusual_days=unusual_days)
 
 
 def _read_groups(files: list[Path], schema: Any) -> DayGroups:

@@ -29,4 +29,4 @@ def hide_explained(place: Path, rules: list[Any], schema: Any) -> dict[str, Any]
         one = f"{len(names):,} alert{'s are' if len(names) > 1 else ' is'} hidden by rules"
         warnings = [f"{one}; the column {COLUMN} of the score table names them"]
     hidden = {rule.name: names.count(rule.name) for rule in rules}
-    return add_to_run(place, warnings, alerts=alerts, hidden=hidden)
+    return add_to_run(place, warnings, alerts, hidden=hidden)

@@ -18,7 +18,7 @@ def report(
     out_: OutOption = Path("report.html"),
     cases: Annotated[
         int, typer.Option("--cases", help="Show at least this many agents in full. Those with alerts always are.")
-    ] = 20,
+    ] = 100,
     map_: Annotated[
         Path | None, typer.Option("--map", help="A map to draw on: .osm.pbf, or .pmtiles of up to 12 MB.")
     ] = None,

@@ -22,6 +22,7 @@ from ustad.cli.shared import (
     WorkersOption,
     check_engine,
     choose,
+    count_words,
     out,
     print_json,
     write_alerts,
@@ -29,7 +30,7 @@ from ustad.cli.shared import (
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
 
 #: Tables about several people, and what their rows are called.
-_SEVERAL = {"meetings": "meetings", "groups": "groups", "company": "facts about company"}
+_SEVERAL = {"meetings": "meeting", "groups": "group", "company": "fact about company"}
 
 
 def score(
@@ -209,10 +210,10 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
         return
     if explain:
         show_shares(out_, words, explain)
-    counts = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
+    counts = f", {count_words(facts['alerts'], 'alert')} (alerts.csv)" if facts["alerts"] is not None else ""
     if "hidden" in run:
         counts += f", {sum(run['hidden'].values()):,} more hidden by rules"
-    counts += "".join(f", {run[name]:,} {words} ({name}.parquet)" for name, words in _SEVERAL.items() if run.get(name))
+    counts += "".join(f", {count_words(run[n], word)} ({n}.parquet)" for n, word in _SEVERAL.items() if run.get(n))
     if "rejected" in run:
         counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)

@@ -111,3 +111,9 @@ def _finite(content: Any) -> Any:
     if isinstance(content, float) and content != content:
         return None
     return content
+
+
+def count_words(number: int, word: str) -> str:
+    """Such as "1 alert" and "2 facts about company"."""
+    first, *others = word.split(" ")
+    return " ".join([f"{number:,}", first if number == 1 else f"{first}s", *others])

@@ -185,7 +185,7 @@ def _judge(
     else:
         judging = replace(judging, standing=judge.stand(None))
     rank = _ranking(plan, detector) if plan.request.rule.most(plan.span.days) is not None else None
-    alerts = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank)
+    alerts = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank, counts=judge.counts)
     for text in alerts.warnings:
         warn(text)
     notes = note_drift(alerts.notes(None), join_counts(report["p_values"] for report in reports.values()))

@@ -25,12 +25,10 @@ from ustad.page.queries import Filter
 from ustad.page.run_scores import RunScores, agents_by_events, agents_by_score, read_run_scores
 from ustad.page.runs import add_absences, add_movements, add_table, set_agents, without_scored
 from ustad.page.source import RunTables, rows_of
-from ustad.page.store import Store, insert_new
-from ustad.page.translate import Layout, keys_of, store_rows
-from ustad.schema import EventSchema, plural
+from ustad.page.store import Store
+from ustad.page.translate import Layout, keys_of
+from ustad.schema import EventSchema
 
-#: Agents that one file opens at most, however many have alerts.
-MOST_AGENTS = 200
 #: Events of one agent: shown at all, and with everything behind their scores.
 MOST_EVENTS, MOST_DETAILS = 1_000, 15
 MOST_MOVES = 1_000
@@ -53,11 +51,9 @@ class Choice:
 
     in_full: np.ndarray  # agents in full
     beside: np.ndarray  # agents that have a lane, or the first or last event of the run
-    lines: np.ndarray  # events with a line: the most unusual ones and the alerts
-    with_details: (
-        np.ndarray
-    )  # events with everything behind their scores: alerts, the most unusual of each opened agent
-    left_out: int  # alerts without a line
+    lines: np.ndarray  # events with a line: all alerts, and the most unusual ones as far as everybody there opens
+    with_details: np.ndarray  # events with everything behind their scores: those with a line, the top of each agent
+    listed_above: float  # every event above this score has a line
 
 
 def freeze(
@@ -84,18 +80,30 @@ def freeze(
 
 
 def choose(run: RunTables, run_scores: RunScores, cases: int, lanes: int, *, alerts: int) -> Choice:
-    """Who has an alert, and then the most unusual agents up to `cases`; the most unusual events."""
-    alert_rows = run_scores.by_surprise[run_scores.alert[run_scores.by_surprise]]
-    with_alert = _first_seen(run_scores.codes[alert_rows[:alerts]])[:MOST_AGENTS]
-    by_score = agents_by_score(run, run_scores)
-    more = by_score[~np.isin(by_score, with_alert)][: max(0, cases - len(with_alert))]
-    in_full = np.concatenate([with_alert, more])
+    """Everybody with an alert, and then the most unusual agents up to `cases`; of events without an alert the first
+    `alerts`, until one of somebody who is not in the file: what is listed opens."""
+    rows, is_alert = run_scores.by_surprise, run_scores.alert[run_scores.by_surprise]
+    with_alert = _first_seen(run_scores.codes[rows[is_alert]])
+    others = _others(run, run_scores, with_alert)
+    in_full = np.concatenate([with_alert, others[: max(0, cases - len(with_alert))]])
     ends = run_scores.codes[[int(run_scores.day.argmin()), int(run_scores.day.argmax())]]
     beside = np.setdiff1d(np.concatenate([agents_by_events(run_scores)[:lanes], ends]), in_full)
-    alerts_shown = alert_rows[:alerts][np.isin(run_scores.codes[alert_rows[:alerts]], with_alert)]
-    lines = np.union1d(run_scores.by_surprise[:alerts], alerts_shown)
-    with_details = np.union1d(alerts_shown, _most_unusual(run_scores, in_full))
-    return Choice(in_full, beside, lines, with_details, len(alert_rows) - len(alerts_shown))
+    most = max(alerts, int(np.flatnonzero(is_alert).max(initial=-1)) + 1)
+    absent = np.flatnonzero(~np.isin(run_scores.codes[rows], in_full))
+    end = min([most, *absent[:1].tolist()])
+    lines = np.union1d(rows[:end], rows[is_alert])
+    above = float(run_scores.score[rows[end]]) if end < len(rows) else -np.inf
+    return Choice(in_full, beside, lines, np.union1d(lines, _most_unusual(run_scores, in_full)), above)
+
+
+def _others(run: RunTables, run_scores: RunScores, with_alert: np.ndarray) -> np.ndarray:
+    """Agents without an alert, by their events and by their own scores in turn: those the list comes to next, and those
+    who stand out without a striking event."""
+    by_event, by_score = (
+        order[~np.isin(order, with_alert)] for order in (agents_by_events(run_scores), agents_by_score(run, run_scores))
+    )
+    turns = np.concatenate([2 * np.arange(len(by_event)), 2 * np.arange(len(by_score)) + 1])
+    return _first_seen(np.concatenate([by_event, by_score])[np.argsort(turns)])
 
 
 def _most_unusual(run_scores: RunScores, in_full: np.ndarray) -> np.ndarray:
@@ -114,8 +122,8 @@ def _first_seen(codes: np.ndarray) -> np.ndarray:
 
 # ------------------------------------------------------------------------------------------------- import
 def _import(store: Store, run: RunTables, run_scores: RunScores, choice: Choice) -> dict[str, list[int]]:
-    """The agents on show with all that is known of them; of the others the events that have a line. Returns, by agent,
-    the keys of the events that come with everything behind their scores."""
+    """The agents in full with all that is known of them; of those beside them the scores. Returns, by agent, the keys
+    of the events that come with everything behind their scores."""
     schema, entity = run.schema, run.schema.entity
     layout = Layout.of(schema)
     in_full, beside = ([run_scores.names[code] for code in codes] for codes in (choice.in_full, choice.beside))
@@ -124,14 +132,9 @@ def _import(store: Store, run: RunTables, run_scores: RunScores, choice: Choice)
     keys: dict[str, list[int]] = {str(name): [] for name in in_full}
     for name, key in zip(with_details[entity].to_pylist(), keys_of(with_details, schema), strict=True):
         keys[str(name)].append(key)
-    lean = _lean_columns(run, layout)
-    own = rows_of(run.events, entity, [*in_full, *beside], lean)
+    own = rows_of(run.events, entity, [*in_full, *beside], _lean_columns(run, layout))
     assert own is not None  # the entities were read from this table
     add_table(store, own, layout, "report: scores")
-    on_show = np.concatenate([choice.in_full, choice.beside])
-    lines = choice.lines[~np.isin(run_scores.codes[choice.lines], on_show)]
-    if len(lines):
-        _add_lines(store, run.events.take(pa.array(np.sort(lines)), columns=lean), layout)
     history = rows_of(run.history, entity, in_full)
     if history is not None:
         add_table(store, without_scored(own, history, schema), layout, "report: the weeks before")
@@ -150,13 +153,6 @@ def _lean_columns(run: RunTables, layout: Layout) -> list[str]:
     return [name for name in dict.fromkeys(columns) if name and name in run.events.schema.names]
 
 
-def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
-    """Events without totals of their agents and days, which the file does not show."""
-    rows, _ = store_rows(events, layout)
-    with store.writing() as connection:
-        insert_new(connection, r.events, rows)
-
-
 # ------------------------------------------------------------------------------------------------ answers
 def _for_all(
     connection: Connection, run: RunTables, run_scores: RunScores, choice: Choice, *, lanes: int, title: str | None
@@ -164,18 +160,25 @@ def _for_all(
     facts = run_facts(run, run_scores)
     summary = queries.totals(connection)
     summary |= {"events": len(run_scores.score), "agents": len(run_scores.names), "alerts": int(run_scores.alert.sum())}
-    summary["curve"] = [c for c in summary["curve"] if c["per_day"] * summary["days"] <= len(choice.lines)]
+    summary["unusual"] = _count_unusual(run_scores)
+    summary["curve"] = [c for c in summary["curve"] if c["score"] > choice.listed_above]
     span = queries.span(connection)
     assert span is not None
     _, rows = queries.lanes(connection, Filter(), *span, limit=lanes, offset=0)
-    notes = [*facts["notes"], *_left_out(run.schema, run_scores, choice)]
+    about = {name: facts[name] for name in ("notes", "rate", "chance_share", "categories", "days")}
     return {
-        "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"], "days": facts["days"]},
+        "/v1/about": {**_about(run, title), **about},
         "/v1/summary": summary,
         "/v1/run": facts,
         "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},
         "/v1/alerts": {"alerts": _lines(connection, run_scores, choice)},
     }
+
+
+def _count_unusual(run_scores: RunScores) -> int:
+    """Events as unusual as the mildest alert, of everybody, also of whom the file does not hold."""
+    mildest = run_scores.score[run_scores.alert].min(initial=np.inf)
+    return int((run_scores.score >= mildest).sum())
 
 
 def _about(run: RunTables, title: str | None) -> dict[str, Any]:
@@ -186,7 +189,7 @@ def _about(run: RunTables, title: str | None) -> dict[str, Any]:
         "map": None,
         "caller": "", "roles": [], "live": False, "devices": False,
         "run": title or str(run.run.get("name") or "") or "report",
-        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
+        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None, "alert_p_value": None,
         "made": f"Made {created_at}. {note}" if created_at else note,
     }  # fmt: skip
 
@@ -201,22 +204,12 @@ def _ground(connection: Connection, ground: Ground) -> dict[str, Any]:
     return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0), 0.5))
 
 
-def _left_out(schema: EventSchema, run_scores: RunScores, choice: Choice) -> list[str]:
-    if not choice.left_out:
-        return []
-    n_alerts = int(run_scores.alert.sum())
-    return [
-        f"This file holds the first {n_alerts - choice.left_out:,} of {n_alerts:,} "
-        f"alerts; all {plural(schema.event_word)} are in the score table, and `ustad serve` shows them."
-    ]
-
-
 def _lines(connection: Connection, run_scores: RunScores, choice: Choice) -> list[dict[str, Any]]:
-    """The most unusual events as the list of alerts shows them, and every alert, in the list's order."""
+    """Every alert as the list shows it, and the most unusual events as far as they open, in the list's order."""
     least = float(run_scores.score[choice.lines].min())
     _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", limit=len(choice.lines), offset=0)
     _, _, alert_lines = queries.alerts(connection, Filter(), 0, "score", limit=len(choice.lines), offset=0)
-    both = {line["id"]: line for line in (*top, *alert_lines)}
+    both = {line["id"]: line for line in (*top, *alert_lines) if line["alert"] or line["score"] > choice.listed_above}
     return sorted(both.values(), key=lambda line: (-line["score"], int(line["id"])))
 
 

@@ -19,6 +19,7 @@ from ustad.page.score_columns import category_column
 from ustad.page.source import RunTables
 from ustad.page.uncertainty import calibration, scatter
 from ustad.schema import plural
+from ustad.scoring.alerts import LeastRate
 
 RULES = {
     "alerts_per_day": "the {:g} most unusual a day",
@@ -38,6 +39,8 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
     return {
         "rule": rule_in_words(run.run),
         "notes": notes(run_scores, run.run),
+        "rate": rate_of(run.run),
+        "chance_share": chance_share(run.run),
         "figures": figures(run.run),
         "groups": groups(run.run),
         "scatter": scatter(run, run_scores),
@@ -53,8 +56,8 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
 
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
-    "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "categories": [],
-    "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
+    "rule": "", "notes": [], "rate": None, "chance_share": None, "figures": [], "groups": [], "scatter": None,
+    "calibration": None, "categories": [], "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
 }  # fmt: skip
 
 
@@ -115,12 +118,31 @@ def rule_in_words(run: dict[str, Any]) -> str:
         parts.append(RULES[rule].format(value))
     elif rule and rule != "p_value":
         parts.append(str(rule))
-    if isinstance(threshold, (int, float)):
+    if isinstance(threshold, (int, float)) and threshold > 0:
         parts.append(f"p ≤ {threshold:.2g}")
     return ", ".join(parts)
 
 
-_SMALL = re.compile(r"p ≤ (?P<p>[\d.e-]+), rarer than one in the (?P<n>[\d,]+) reference events")
+def chance_share(run: dict[str, Any]) -> float | None:
+    """How many alerts normal behaviour alone would raise for each that there is, as scoring said."""
+    alerts, by_chance = run.get("alerts"), run.get("by_chance")
+    return by_chance / alerts if alerts and by_chance is not None else None
+
+
+def rate_of(run: dict[str, Any]) -> dict[str, Any] | None:
+    """The fewest alerts a day that can be told apart, and what to say to who asks for fewer."""
+    reference, per_day = run.get("reference_events"), run.get("least_per_day")
+    return describe_rate(LeastRate(reference, per_day)) if reference and per_day else None
+
+
+def describe_rate(least: LeastRate) -> dict[str, Any]:
+    return {"least_per_day": least.per_day, "words": least.words()[:1].upper() + least.words()[1:] + "."}
+
+
+_SMALL = re.compile(
+    r"p ≤ (?P<p>[\d.e-]+), rarer than one in the (?P<n>[\d,]+) reference events"
+    r"(?:; the threshold rests on the fitted tail alone(?:; (?P<can>.*))?)?"
+)
 
 
 def in_plain_words(warning: str) -> str:
@@ -131,7 +153,7 @@ def in_plain_words(warning: str) -> str:
     return (
         f"the model had only {small['n']} usual events to compare with, and an alert here is to be rarer than 1 in "
         f"{round(1 / float(small['p'])):,}: trust the order of the alerts, not their exact p-values, and expect more "
-        "or fewer false alarms than the figures say; longer or more training data makes this sure"
+        f"or fewer false alarms than the figures say; {small['can'] or 'longer or more training data makes this sure'}"
     )
 
 

@@ -15,10 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, func, literal_column, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
+from ustad.agent_order import order_note
 from ustad.clock import EPOCH
 from ustad.page import records as r
 from ustad.page.other_stays import add_other_stays
-from ustad.page.store import Store, chunks
+from ustad.page.store import chunks
 from ustad.ties import lowered
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
@@ -211,37 +212,39 @@ def latest_alert(connection: Connection) -> int:
 
 
 # ------------------------------------------------------------------------------------------------- agents
+def _agent_rows() -> Select[Any]:
+    """Agents, with the p-value of their most unusual event: the agent's own where nobody judged a whole period."""
+    return select(r.agents, E.p_value.label("worst_p_value")).join_from(
+        r.agents, r.events, E.key == A.worst, isouter=True
+    )
+
+
 def agent_answer(row: Row[Any]) -> dict[str, Any]:
     return {
         "agent_id": row.agent, "timezone": row.timezone, "first_at": iso(row.first_at), "last_at": iso(row.last_at),
         "n_events": row.n_events, "n_scored": row.n_scored, "n_alerts": row.n_alerts, "score": row.score,
         "p_value": row.p_value, "worst": str(row.worst) if row.worst is not None else None, "reason": row.reason,
         "change": row.change,
+        "order_note": None if row.p_value == row.worst_p_value else order_note(row.n_alerts, row.p_value),
     }  # fmt: skip
 
 
 def agent(connection: Connection, name: str) -> dict[str, Any] | None:
-    row = connection.execute(select(r.agents).where(A.agent == name)).first()
+    row = connection.execute(_agent_rows().where(A.agent == name)).first()
     return agent_answer(row) if row is not None else None
 
 
 def agents(
     connection: Connection, search: str | None, min_score: float | None, limit: int, *, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Agents, the most unusual first; those without a score last."""
+    """Agents, those with an alert first, then by score; those without a score last."""
     conditions = [A.agent.contains(search, autoescape=True)] if search else []
     if min_score is not None:
         conditions.append(A.score >= lowered(min_score))
     total = connection.execute(select(func.count()).select_from(r.agents).where(*conditions)).scalar_one()
-    without_score = A.score.is_(None)
-    query = select(r.agents).where(*conditions).order_by(without_score, A.score.desc(), A.agent)
+    order = (A.score.is_(None), A.n_alerts == 0, A.score.desc(), A.agent)  # as `order_agents`
+    query = _agent_rows().where(*conditions).order_by(*order)
     return total, [agent_answer(row) for row in connection.execute(query.limit(limit).offset(offset))]
-
-
-def count(store: Store, what: Any) -> int:
-    """A figure over all agents."""
-    with store.reading() as connection:
-        return int(connection.execute(select(what).select_from(r.agents)).scalar_one())
 
 
 # -------------------------------------------------------------------------------------------------- lanes

@@ -1,8 +1,8 @@
 """One HTML file from a run: the page with its answers written into it. Nothing is fetched when the file is opened.
 
-`write_report(scores_directory, "report.html")` is the whole interface. Every alert opens, and so do the most unusual
-agents beside them. The answers come from the same functions that the service answers with, through a store in memory
-that holds only the agents on show.
+`write_report(scores_directory, "report.html")` is the whole interface. Every alert opens, however many there are,
+and so do the most unusual agents beside them. The answers come from the same functions that the service answers with,
+through a store in memory that holds only the agents on show.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ustad.page.bundle import bundle
 from ustad.page.ground import Ground, streets_in_table
 from ustad.page.map_file import MapFile, is_extract, read_map_file
 from ustad.page.source import RunTables
+from ustad.schema import plural
 from ustad.tables import DataError
 
 POLICY = (
@@ -32,6 +33,8 @@ MAP = "vendor/maplibre-gl"
 PLOT = "vendor/uplot"
 READER = "vendor/pmtiles/pmtiles.js"
 MOST_MAP_BYTES = 12_000_000  # of an archive of tiles within a file
+#: From so many people with alerts on, the size of the file is worth a line.
+MANY = 1_000
 
 
 def write_report(
@@ -39,7 +42,7 @@ def write_report(
     out: Path | str,
     data: Path | str | None = None,
     *,
-    cases: int = 20,
+    cases: int = 100,
     lanes: int = 50,
     alerts: int = 500,
     title: str | None = None,
@@ -48,8 +51,9 @@ def write_report(
     """Write the report and return its path.
 
     `run` is a directory that `ustad score` wrote, or its tables; `data` the data directory where run.json does not
-    name it. Every agent with an alert can be opened, and at least `cases` in all; `lanes` get a row of days, `alerts`
-    events a line. `map_file` is a map to draw on: an OpenStreetMap extract, or a small archive of tiles.
+    name it. Every agent with an alert can be opened, however many there are, and at least `cases` in all. `lanes` get a
+    row of days. Every alert has a line, and so have up to `alerts` of the most unusual events. `map_file` is a map to
+    draw on: an OpenStreetMap extract, or a small archive of tiles.
     """
     for name, value in (("cases", cases), ("lanes", lanes), ("alerts", alerts)):
         if value < 1:
@@ -66,6 +70,12 @@ def write_report(
     temporary = out.with_name(f".{out.name}.part")
     temporary.write_text(render(frozen, archive), encoding="utf-8")
     temporary.replace(out)
+    with_alert = {line["agent_id"] for line in frozen.answers["/v1/alerts"]["alerts"] if line["alert"]}
+    if len(with_alert) > MANY:
+        progress.warn(
+            f"report: {len(with_alert):,} {plural(tables.schema.entity_word)} have alerts and all of them are in the "
+            f"file: {out.stat().st_size / 1e6:.0f} MB; `ustad serve` shows as many without one"
+        )
     return out
 
 

@@ -7,6 +7,7 @@ day on average. The other rules rest on p-values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ustad.config import ConfigError
+from ustad.scoring.incidents import Count, incident_share
 from ustad.tables import DataError
-from ustad.ties import raised, tied_ranks
+from ustad.ties import lowered, raised, tied_ranks
 
 Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
 #: Without a rule: one false alarm in a thousand normal events.
@@ -67,6 +69,33 @@ class AlertRule:
 
 
 @dataclass(frozen=True)
+class LeastRate:
+    """The fewest alerts a day that a reference of so many normal events can tell apart: rarer ones rest on a fitted
+    tail. The smallest p-value that was counted is one in as many events as there are and one more."""
+
+    reference: int
+    per_day: float
+
+    @classmethod
+    def of(cls, reference: int, events_per_day: float, counts: Sequence[Count] = ()) -> LeastRate:
+        """Where so many events come a day, and unusual ones make as many incidents as in `counts`."""
+        return cls(reference, incident_share(1 / (reference + 1), counts) * events_per_day)
+
+    def allows(self, alerts_per_day: float) -> bool:
+        return not self.reference or alerts_per_day >= lowered(self.per_day)
+
+    def words(self) -> str:
+        """What can be had, and how. A rate is rounded up, so that asking for it is enough."""
+        often = f"one alert in {1 / self.per_day:,.0f} days" if self.per_day < 2 / 3 else f"{self.per_day:.2g} a day"
+        digits = max(0, 1 - math.floor(math.log10(self.per_day)))
+        enough = math.ceil(lowered(self.per_day * 10**digits)) / 10**digits
+        return (
+            f"about {often} can be told apart with {self.reference:,} usual events, nothing rarer: ask for "
+            f"{enough:.{digits}f} alerts a day or more, or train on more people or weeks"
+        )
+
+
+@dataclass(frozen=True)
 class Alerts:
     """Which events raise an alert, from which p-value on, and what a user should know about it."""
 
@@ -76,6 +105,7 @@ class Alerts:
     warnings: tuple[str, ...] = ()
     by_chance: float = 0.0  # how many of the alerts normal events alone would raise
     rows: dict[str, list[int]] | None = None  # part → its rows, where so many alerts were asked for
+    least: LeastRate | None = None
 
     def flags(self, part: str, p_values: np.ndarray, echo: np.ndarray) -> np.ndarray:
         """Of the events of one part, which have these p-values, those that raise an alert: bool [n]."""
@@ -95,6 +125,7 @@ class Alerts:
             "by_chance": self.by_chance,
             "coverage": coverage,
             "warnings": list(self.warnings),
+            **({"reference_events": self.least.reference, "least_per_day": self.least.per_day} if self.least else {}),
         }
 
 
@@ -139,29 +170,36 @@ def report_part(
 
 
 def raise_alerts(
-    rule: AlertRule, reports: dict[str, dict[str, Any]], days: float, reference: int, *, rank: Rank | None = None
+    rule: AlertRule,
+    reports: dict[str, dict[str, Any]],
+    days: float,
+    reference: int,
+    *,
+    rank: Rank | None = None,
+    counts: Sequence[Count] = (),
 ) -> Alerts:
-    """The rule applied to the events of all parts. `reference` is how many normal events the p-values rest on; `rank`
-    decides between events that tie, by default the order of the parts and within them."""
+    """The rule applied to the events of all parts. `reference` is how many normal events the p-values rest on, `counts`
+    how many incidents they make; `rank` decides between events that tie, by default the order of the parts and within
+    them."""
     events = sum(report["events"] for report in reports.values())
     if not events:
         return Alerts(rule, 0.0)
     gap = drift_of_bins(sum(_unpack(report["bins"]) for report in reports.values()))
     drifting = drift_words(gap) if reference and events >= FEW_FOR_DRIFT else []
-    most = rule.most(days)
+    most, least = rule.most(days), LeastRate.of(reference, events / max(days, 1.0), counts) if reference else None
     if most is not None:
         entries = _most_unusual(reports, most, rank)
         rows: dict[str, list[int]] | None = {name: [e[3] for e in entries if e[2] == name] for name in reports}
         count, threshold = len(entries), max((e[0] for e in entries), default=0.0)
-        notes = [*(too_small(threshold, rule, reference) if rule.kind != "top" else ()), *drifting]
+        notes = [*(too_small(threshold, rule, least) if rule.kind != "top" else ()), *drifting]
     else:
         small = [report["small"] for report in reports.values()]
         threshold = _false_discoveries(small, rule.value, events) if rule.kind == "fdr" else rule.value
         count, rows = _count_up_to(small, threshold), None
-        notes = [*too_small(threshold, rule, reference), *drifting]
+        notes = [*too_small(threshold, rule, least), *drifting]
     unusual = _count_up_to([report["unusual"] for report in reports.values()], threshold)
     by_chance = expect_by_chance(unusual, count, events, threshold)
-    return Alerts(rule, threshold, count, (*notes, *mostly_chance(count, by_chance)), by_chance, rows)
+    return Alerts(rule, threshold, count, (*notes, *mostly_chance(count, by_chance)), by_chance, rows, least)
 
 
 def _most_unusual(
@@ -208,8 +246,9 @@ def mostly_chance(alerts: int, by_chance: float) -> list[str]:
     """A warning where chance alone would raise as many alerts."""
     if not alerts or by_chance < raised(float(alerts)):
         return []
+    alert_word = "alert" if alerts == 1 else "alerts"
     return [
-        f"{alerts:,} alerts, and normal behaviour alone would raise about {by_chance:.0f} as unusual as the last "
+        f"{alerts:,} {alert_word}, and normal behaviour alone would raise about {by_chance:.0f} as unusual as the last "
         "of them: begin with the first, and expect false alarms among the others"
     ]
 
@@ -244,15 +283,17 @@ def refuse_everything(alerts: int, events: int, rule: AlertRule | None, days: fl
         )
 
 
-def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
+def too_small(threshold: float, rule: AlertRule, least: LeastRate | None) -> list[str]:
     """A warning where a threshold is rarer than anything in the reference; a threshold of 0 flags nothing."""
-    if reference and 0 < threshold < 1 / (reference + 1):
-        does = "asks for" if rule.kind == "p_value" else "ends at"
-        return [
-            f"{rule.kind} {rule.value:g} {does} p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
-            "reference events; the threshold rests on the fitted tail alone"
-        ]
-    return []
+    if least is None or not 0 < threshold < 1 / (least.reference + 1):
+        return []
+    does = "asks for" if rule.kind == "p_value" else "ends at"
+    text = (
+        f"{rule.kind} {rule.value:g} {does} p ≤ {threshold:.2g}, rarer than one in the {least.reference:,} reference "
+        "events; the threshold rests on the fitted tail alone"
+    )
+    can_be_had = rule.kind == "alerts_per_day" and least.allows(rule.value)  # so many are that unusual here
+    return [text if can_be_had else f"{text}; {least.words()}"]
 
 
 def drift_words(gap: float) -> list[str]:

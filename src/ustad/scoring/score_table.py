@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.agent_order import add_alerts
 from ustad.schema import EventSchema
 from ustad.scores import Scores, detail_keys
 from ustad.scoring.incidents import incident_table
-from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, agent_codes, check_types
+from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, check_types
 
 #: The column that measurements travel in, a field for each, and the list of the agents' table that absences travel in.
 MEASURED_COLUMN = "_measured"
@@ -74,7 +74,7 @@ def finish_part(
     incidents = incident_table(event_scores, schema, read_measurements(event_scores))
     return Scores(
         check_types(_event_table(event_scores), EVENT_SCORES),
-        check_types(_with_alerts(agents, event_scores, schema.entity), AGENT_SCORES),
+        check_types(add_alerts(agents, _alert_entities(event_scores, schema), schema.entity), AGENT_SCORES),
         run or {},
         check_types(incidents, INCIDENT_SCORES),
         absences,
@@ -107,10 +107,5 @@ def _detail_table(event_scores: pa.Table, schema: EventSchema, everything: bool)
     return set_columns(keys, dict(zip(measurements.column_names, measurements.columns, strict=True)))
 
 
-def _with_alerts(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
-    """Agents with how many alerts each has: whoever has one comes before whoever has none, whatever the p-values."""
-    codes, names = agent_codes(events[entity])
-    counts = np.bincount(codes[events["alert"].to_numpy(zero_copy_only=False).astype(bool)], minlength=len(names))
-    index = pc.index_in(agents[entity], pa.array(names.tolist(), agents[entity].type)).to_numpy(zero_copy_only=False)
-    at = agents.column_names.index("n_incidents") + 1
-    return agents.add_column(at, "n_alerts", pa.array(counts[index.astype(np.int64)]))
+def _alert_entities(event_scores: pa.Table, schema: EventSchema) -> pa.ChunkedArray:
+    return event_scores[schema.entity].filter(event_scores["alert"])

@@ -169,7 +169,7 @@ class ScoredParts:
 
     def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:
         rule, days = self.request.rule, self.span.days
-        alerts = raise_alerts(rule, reports, days, self.judge.reference)
+        alerts = raise_alerts(rule, reports, days, self.judge.reference, counts=self.judge.counts)
         refuse_everything(alerts.count, self.events.num_rows, rule, days)
         counts = join_counts(report["p_values"] for report in reports.values())
         self.notes = note_drift(alerts.notes(self.request.coverage), counts)

@@ -29,7 +29,7 @@ from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.store import Row
 from ustad.page.translate import Layout, event_rows, event_table, has_event_ids, keys_for
 from ustad.schema import EventSchema
-from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.alerts import DEFAULT_P_VALUE, LeastRate
 from ustad.scoring.incidents import Count, IncidentLog, incident_share, threshold_for
 from ustad.service.live_backends import make_backend
 from ustad.service.live_incidents import join_incident, pack_state, unpack_state
@@ -52,10 +52,11 @@ class ModelScorer:
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
         counts = detector.judge.counts if detector.judge is not None else ()
-        self._p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
+        self.p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
         self.notes = rate_words(detector, settings.alerts_per_day, counts)
-        self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
-        self.weights = LiveWeights.read(settings.weights, self._p_value)
+        self.least_rate = least_rate(detector)
+        self._backend = make_backend(detector, self.p_value, settings.max_live_agents)
+        self.weights = LiveWeights.read(settings.weights, self.p_value)
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)
@@ -208,22 +209,24 @@ def events_per_day(facts: dict[str, Any]) -> float:
         return 0.0
 
 
+def least_rate(detector: Detector) -> LeastRate | None:
+    """The fewest alerts a day that the model's reference can tell apart; None where that is not known."""
+    events, judge = events_per_day(detector.facts), detector.judge
+    return LeastRate.of(judge.reference, events, judge.counts) if events and judge and judge.reference else None
+
+
 def rate_words(detector: Detector, alerts_per_day: float, counts: Sequence[Count]) -> list[str]:
-    """What to say where so many alerts a day cannot be had, or rest on nothing that was counted."""
-    events, reference = events_per_day(detector.facts), detector.judge.reference if detector.judge else 0
+    """What to say where so many alerts a day cannot be had, or rest on nothing that was counted; and what can be."""
+    events, least = events_per_day(detector.facts), least_rate(detector)
     if not alerts_per_day:
         return []
     if not events:
         return ["the model does not say how many events come a day: alerts are one usual event in a thousand"]
     most = incident_share(MOST_OFTEN, counts) * events
-    least = incident_share(1 / (reference + 1), counts) * events
     if alerts_per_day > most:
         return [f"{alerts_per_day:g} alerts a day were asked for; at most about {most:.2g} a day can be had"]
-    if alerts_per_day < least:
-        return [
-            f"{alerts_per_day:g} alerts a day are rarer than one in the {reference:,} reference events: the threshold "
-            f"rests on a fitted tail; from about {least:.2g} a day on it rests on events that were counted"
-        ]
+    if least is not None and not least.allows(alerts_per_day):
+        return [f"{alerts_per_day:g} alerts a day were asked for; {least.words()}"]
     return []
 
 

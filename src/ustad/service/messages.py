@@ -300,6 +300,7 @@ class AgentAnswer(BaseModel):
     worst: str | None
     reason: str | None
     change: str | None
+    order_note: str | None
 
 
 class AgentPage(BaseModel):

@@ -25,6 +25,13 @@ class Ready(BaseModel):
     scoring: Literal["on", "off"]
 
 
+class RateWords(BaseModel):
+    """The fewest alerts a day that can be told apart, and what to say to who asks for fewer."""
+
+    least_per_day: float
+    words: str
+
+
 class About(BaseModel):
     """`run` is the name of the finished run on show. `tiles` is the address of a map server, empty for none. `map` is
     the archive of tiles that the service was given. `notes` say what a reader should know before the numbers.
@@ -44,6 +51,9 @@ class About(BaseModel):
     has_place: bool
     alerts_per_day: float | None
     notes: list[str]
+    rate: RateWords | None
+    chance_share: float | None
+    alert_p_value: float | None
     categories: list[str]
     days: dict[str, str]
 

@@ -20,7 +20,7 @@ from ustad import __version__
 from ustad.clock import EPOCH
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
-from ustad.page.facts import NO_FACTS
+from ustad.page.facts import NO_FACTS, describe_rate
 from ustad.page.queries import Filter, iso_day, microseconds
 from ustad.page.store import DISK_FULL
 from ustad.service import errors, examples
@@ -118,7 +118,8 @@ def about(request: Request, caller: Look) -> dict[str, Any]:
         "live": service.intake is not None, "devices": service.takes_fixes,
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
-        "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
+        "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"], "rate": facts.get("rate"),
+        "chance_share": facts.get("chance_share"), "alert_p_value": getattr(service.scorer, "p_value", None),
         "categories": facts.get("categories") or _choose_categories(service), "days": facts.get("days") or {},
     }  # fmt: skip
 
@@ -159,9 +160,16 @@ def _facts(service: Any) -> dict[str, Any]:
     new = [one for one in service.unusual_days if iso_day(one.day) not in days]  # a run has said its own
     words = [describe_day(one, None, service.schema.event_word) + "." for one in new]
     facts = {**facts, "days": {**days, **{iso_day(one.day): "unusual for everybody" for one in new}}}
-    rate = getattr(service.scorer, "notes", [])
-    notes = [*facts["notes"], *rate, *drift.notes(), *words]
-    return {**facts, "notes": notes, "drift": drift.describe() if is_live else facts["drift"]}
+    least = getattr(service.scorer, "least_rate", None)
+    rate = facts.get("rate") if least is None else describe_rate(least)
+    notes = [*facts["notes"], *getattr(service.scorer, "notes", []), *drift.notes(), *words]
+    return {
+        **facts,
+        "notes": notes,
+        "rate": rate,
+        "chance_share": None,
+        "drift": drift.describe() if is_live else facts["drift"],
+    }
 
 
 def summary(request: Request, caller: Look) -> dict[str, Any]:

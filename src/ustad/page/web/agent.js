@@ -60,6 +60,7 @@ async function load(parts, page) {
   Object.assign(parts, { agent, limits, days: page.about.days, events: [...events.events].reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} ${say.plural(page.about.event_word)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""),
+    agent.order_note && !limits.slid && h("p", { class: "hint" }, agent.order_note),
     agent.change && h("p", { class: "changed" }, h("strong", {}, "Changed. "), agent.change));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
   watchButton(parts.id, page.about).then((button) => button && parts.head.append(button)).catch(() => null);

@@ -1,6 +1,5 @@
 // What the views share, and the list that j, k and a verdict walk through: the alerts of the present filters.
 import * as api from "./api.js";
-import { isKept } from "./frozen.js";
 import { address, go } from "./route.js";
 
 export const page = { about: null, view: null, cases: [], filters: {}, library: null };
@@ -52,14 +51,14 @@ export const openCase = (item, replace = false) => go(address.agent(item.agent_i
 
 export function nextCase(id, step = 1, onlyOpen = false) {
   const at = page.cases.findIndex((c) => c.id === id);
-  for (let i = at + step; i >= 0 && i < page.cases.length; i += step) if (isKept(page.cases[i].agent_id) && (!onlyOpen || (!page.cases[i].verdict && page.cases[i].id !== id))) return page.cases[i];
+  for (let i = at + step; i >= 0 && i < page.cases.length; i += step) if (!onlyOpen || (!page.cases[i].verdict && page.cases[i].id !== id)) return page.cases[i];
   return null;
 }
 
 // The next alert that nobody has judged: further down the list, else from its top, else beyond what was loaded.
 export async function nextOpen(item, filters) {
   const at = page.cases.findIndex((c) => isOf(c, item)), order = [...page.cases.slice(at + 1), ...page.cases.slice(0, Math.max(0, at))];
-  const open = order.find((c) => !c.verdict && !c.marked_by && !c.hidden_by && !isOf(c, item) && isKept(c.agent_id));
+  const open = order.find((c) => !c.verdict && !c.marked_by && !c.hidden_by && !isOf(c, item));
   if (open || (filters.state && filters.state !== "open")) return open || null;
   const curve = filters.per_day ? (await api.summary()).curve : [];
   return (await api.alerts({ ...alertFilter(filters, curve), state: "open", limit: 1 })).alerts[0] || null;

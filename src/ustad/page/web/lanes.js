@@ -16,7 +16,7 @@ export function laneTable(found, least, filters) {
   return h("div", { class: "scroll" }, h("table", { class: "lanes" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "quiet" }, "Who")), labels)),
     h("tbody", {}, found.lanes.map((lane, i) => row(lane, short[i], days, least, filters)))),
-    found.lanes.some((lane) => silentDay(lane, Math.max(...lane.cells.map((c) => c.score)), least)) ? h("p", { class: "hint" }, "* no alert: that day is marked for everybody") : null);
+    found.lanes.some((lane) => silentDay(lane, Math.max(...lane.cells.map((c) => c.score)), least)) ? h("p", { class: "hint" }, "* no alert: that day is marked for everybody, a rule hides it, verdicts taught otherwise, or its alert is on another day") : null);
 }
 
 // First day and length of each week that the days touch.
@@ -26,11 +26,11 @@ function weeks(days) {
   return found;
 }
 
-// Why somebody as unusual as an alert has none: that day was unusual for everybody.
+// Why somebody as unusual as an alert has none.
 export function silentDay(lane, top, least) {
   if (least.slid !== null || least.raised === null || !say.atLeast(top, least.raised) || lane.cells.some((c) => c.alerts)) return null;
   const odd = lane.cells.find((c) => c.score === top && least.days[c.day]);
-  return odd ? `No alert: ${say.dayText(odd.day)} is ${least.days[odd.day]}` : null;
+  return odd ? `No alert: ${say.dayText(odd.day)} is ${least.days[odd.day]}` : "No alert: a rule hides it, verdicts taught otherwise, or its alert is on another day";
 }
 
 function row(lane, short, days, least, filters) {

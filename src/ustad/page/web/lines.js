@@ -1,6 +1,5 @@
 // An alert as one line: when, who, kind, score, the sentence. The list and an agent's own alerts are made of these.
 import { h } from "./dom.js";
-import { isKept } from "./frozen.js";
 import { address, filtersNow } from "./route.js";
 import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
@@ -9,8 +8,7 @@ export function alertLine(item, chosen) {
   const verdict = say.state(item);
   const inside = lineParts(item, verdict);
   return h("li", { class: [chosen ? "chosen" : "", verdict ? "judged" : ""].join(" ").trim() || null },
-    isKept(item.agent_id) ? h("a", { href: address.agent(item.agent_id, filtersNow(), { event: item.id }), "data-link": true }, inside)
-      : h("span", { class: "still", tabindex: 0, "data-tip": "This file does not hold the days around it; a larger --cases does." }, inside));
+    h("a", { href: address.agent(item.agent_id, filtersNow(), { event: item.id }), "data-link": true }, inside));
 }
 
 function lineParts(item, verdict) {

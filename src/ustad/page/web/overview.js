@@ -67,7 +67,7 @@ export async function overview(page, parameters) {
     if (!lines.length) return;
     view.chosen = Math.max(0, Math.min(lines.length - 1, view.chosen + step));
     lines.forEach((line, i) => line.classList.toggle("chosen", i === view.chosen));
-    lines[view.chosen].querySelector("a, .still").focus();
+    lines[view.chosen].querySelector("a").focus();
   };
   const chosen = () => page.cases[view.chosen];
   view.open = () => chosen() && openCase(chosen());
@@ -100,14 +100,16 @@ function drawTiles(places, totals, page) {
   const slider = h("input", { type: "range", id: "per-day", min: 1, max: stops.length, value: stop, disabled: most < 2, "aria-label": "Alerts a day", "aria-valuetext": perDay || `${raised}, as raised` });
   const recount = (n) => {
     const days = Math.max(1, totals.days), shown = n === null ? totals.alerts : n * totals.days;
-    const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
+    const p = n === null ? page.about.alert_p_value ?? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
     const leads = totals.unusual ? totals.alerts / totals.unusual : 1; // of events so unusual, as many lead an incident
-    const usual = p === null || p === undefined ? null : leads * p * totals.events / days;
+    const counted = p === null || p === undefined ? null : leads * p * totals.events / days;
+    const usual = n === null && page.about.chance_share !== null ? page.about.chance_share * shown / days : counted; // a run has said it
     flagged.textContent = say.count(shown);
-    show(flaggedText, n === null ? "alerts, as they were raised" : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
-    alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
-    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "alerts as unusual each day by chance alone";
-    show(places.notes, notes(page.about.notes, n, usual, shown / days));
+    show(flaggedText, n === null ? `alerts, as they were raised: ${say.number(shown / days)} a day` : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
+    const total = usual === null ? null : usual * days; // in the unit of the alerts beside it
+    alarms.textContent = total === null ? "–" : total < 0.1 ? "< 0.1" : total < 10 ? total.toFixed(1) : say.count(total);
+    alarmsText.textContent = usual === null ? "by chance alone: unknown" : `as unusual by chance alone: ${say.number(usual)} a day`;
+    show(places.notes, notes(page.about, n, usual, shown / days));
   };
   recount(perDay);
   slider.addEventListener("input", () => { recount(chosen()); slider.setAttribute("aria-valuetext", chosen()); byId("per-day-value").textContent = chosen(); });
@@ -117,7 +119,8 @@ function drawTiles(places, totals, page) {
     tile(say.count(totals.events), `${say.plural(page.about.event_word)} scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
     tile(say.count(totals.agents), say.plural(page.about.entity_word)),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
-    h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
+    h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider,
+      frozen ? h("span", {}, `This file lists up to ${say.count(stops.at(-1))} a day; a larger --cases lists more.`) : null));
   if (totals.odd_days.length) places.tiles.append(oddDays(totals.odd_days, page));
 }
 
@@ -126,9 +129,10 @@ const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from al
   days.map((d, i) => [i ? ", " : "", h("a", { href: address.overview({ first: d.day, last: d.day }), "data-link": true }, say.dayText(d.day)), ` (${say.count(d.events)} ${d.events === 1 ? page.about.event_word : say.plural(page.about.event_word)})`]), ".");
 
 // What a reader should know before the numbers. As raised the run says it; the slider's own line is weighed here.
-function notes(told, n, usual, perDay) {
-  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone/.test(text));
-  if (usual !== null && usual > 1.05 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
+function notes({ notes: told, rate }, n, usual, perDay) {
+  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone|usual events/.test(text));
+  if (n !== null && rate && n < rate.least_per_day) found.push(rate.words);
+  if (usual !== null && usual > 1.001 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
   return found.length ? h("div", { class: "note" }, found.map((text) => h("p", {}, text))) : null;
 }
 
