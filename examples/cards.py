@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from comparison import run_example
 from ustad.tables import TIMESTAMP
@@ -17,7 +18,8 @@ from ustad.tables import TIMESTAMP
 FIRST = np.datetime64("2024-03-04T00:00", "us")  # a Monday
 KINDS = ("groceries", "bakery", "fuel", "restaurant", "bar", "clothes", "electronics", "pharmacy", "travel", "games")
 AMOUNT = np.log([38, 6, 52, 31, 17, 55, 140, 18, 190, 24])  # EUR, median of each kind
-HOUR = np.array([17.5, 8.0, 18.0, 19.5, 22.0, 15.0, 14.0, 11.0, 20.0, 21.0])  # UTC
+HOUR = np.array([17.5, 8.0, 18.0, 19.5, 22.0, 15.0, 14.0, 11.0, 20.0, 21.0])  # by the clock of ZONE
+ZONE = "Europe/Paris"  # where the cards are used: its clocks go forward on 31 March
 ONLINE = np.array([0.05, 0.0, 0.0, 0.1, 0.0, 0.4, 0.6, 0.05, 0.9, 0.95])
 SHOPS = 25  # merchants of each kind
 
@@ -77,14 +79,15 @@ def simulate(seed: int, small: bool = False) -> tuple[pa.Table, pa.Table]:
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.lexsort((rows["minute"], rows["card"]))
     rows = {name: values[order] for name, values in rows.items()}
-    moment = FIRST + (rows["minute"] * 60e6).astype("timedelta64[us]")
+    clock = pa.array(FIRST + (rows["minute"] * 60e6).astype("timedelta64[us]"))
+    moment = pc.assume_timezone(clock, ZONE, ambiguous="earliest", nonexistent="latest")
     identity = pa.array(np.arange(len(order)))
     names = np.array([f"{kind} {i}" for kind in KINDS for i in range(SHOPS)])
     events = pa.table(
         {
             "payment_id": identity,
             "card_id": pa.array(np.char.add("card ", rows["card"].astype(str))),
-            "paid_at": pa.array(moment).cast(TIMESTAMP),
+            "paid_at": moment.cast(TIMESTAMP),
             "amount": rows["amount"].round(2),
             "category": pa.array(np.array(KINDS)[rows["kind"]]),
             "merchant": pa.array(names[rows["kind"] * SHOPS + rows["shop"]]),

@@ -23,7 +23,7 @@ from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.judges import Trainer, check_calendar, choose_judge, describe, load_judge, paper_judge
+from ustad.judges import Trainer, check_calendar, describe, load_judge, paper_judge
 from ustad.network_model import ScoringModel
 from ustad.periods import (
     Lessons,
@@ -76,7 +76,7 @@ class Detector:
     def _repr_html_(self) -> str:
         from ustad.notebook import detector_html
 
-        return detector_html(describe(self.config), self.facts)
+        return detector_html(describe(self.config, self.encoder.schema if self.encoder else None), self.facts)
 
     # ---------------------------------------------------------------------------------------- fitting
     def fit(
@@ -127,7 +127,6 @@ class Detector:
         if schema.name == "mobility":
             model = self.config.model
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration, model.ends_seen)
-        self.config = choose_judge(self.config, schema)
         if start is not None:
             check_same_events(schema, start.schema)
         encoder = start._encoder() if start else Encoder.fit(train, schema, self.config.model.scaling)
@@ -265,7 +264,9 @@ class Detector:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
         model_files.write_encoder(place, self._encoder(), self.config, self.trips)
         self._judge().save(place)
-        model_files.write_facts(place, self.facts, self.config, self.schema, scores_by=describe(self.config))
+        model_files.write_facts(
+            place, self.facts, self.config, self.schema, scores_by=describe(self.config, self.schema)
+        )
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:

@@ -7,7 +7,7 @@ for it, are the source's. Whoever has nothing to say leaves a method as it is he
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,9 @@ class OneAnswer:
     noise: float | None = None
     doubt: float | None = None
     facts: Any = None
+    columns: Mapping[str, Any] = field(default_factory=dict)  # what was measured, as columns of details
+    numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by question, see `Source.numbers`
+    explain: Callable[[Mapping[str, float]], str] | None = None  # a sentence, by each question's share of the score
 
 
 class KindFinder(Protocol):
@@ -99,7 +102,7 @@ class Source:
         return expected_numbers(schema, measurements, self.about)
 
     def explain(self, answers: Answers, judgement: Any, events: pa.Table, rows: np.ndarray) -> list[str] | None:
-        """A sentence for each of these rows, once they are judged."""
+        """A sentence for each of these rows, once they are judged; empty where it has nothing to add."""
         return None
 
     def explain_entities(

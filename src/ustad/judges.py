@@ -1,7 +1,7 @@
 """Which judge a configuration has, and which sources of evidence it asks: the one place that knows them all.
 
 A `Trainer` learns from event tables as the detector has them, `load_judge` reads what a judge has saved. A further
-source is a folder of its own and a line in `Trainer.train_others` and `LOADERS`.
+source is a folder of its own and a line in `Trainer.fit_ours` and `LOADERS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ustad.events.encoder import Encoder
 from ustad.evidence_source import Source
 from ustad.habits.habit_source import HabitSource
 from ustad.network_model import ScoringModel, fit_reference, new_network, train_network
-from ustad.periods import Lessons, beyond_habits, calibrating
+from ustad.own_values.value_features import value_features
+from ustad.own_values.value_source import ValueSource
+from ustad.periods import Lessons, calibrating
 from ustad.schema import EventSchema
 from ustad.scoring.adding_judge import AddingJudge, read_judge
 from ustad.scoring.judge import Judge
@@ -36,31 +38,22 @@ if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that 
 
 #: Days that calibrate at least, where there are twice as many.
 WEEK = 7
-#: What scores, by `model.network`.
+#: What scores, by `model.network`, and where own values are compared too.
 WORDS = {
-    "none": "Habits alone",
-    "memory": "Habits and a network that attends to own places",
-    "dual": "The paper's network",
+    "none": ("Habits alone", "Habits and own values"),
+    "memory": ("Habits and a network that attends to own places", "Habits, own values and a network"),
+    "dual": ("The paper's network", "The paper's network"),
 }
 
 
-def describe(config: Config) -> str:
-    """What scores, in words."""
-    return WORDS[config.model.network]
+def describe(config: Config, schema: EventSchema | None) -> str:
+    """What scores events of a schema, in words."""
+    return WORDS[config.model.network][schema is not None and bool(value_features(schema))]
 
 
 def is_by_paper(config: Config) -> bool:
     """Whether the paper's judge scores; else ours."""
     return config.model.network == "dual"
-
-
-def choose_judge(config: Config, schema: EventSchema) -> Config:
-    """The configuration whose judge can score these events."""
-    beyond = beyond_habits(schema)
-    if is_by_paper(config) or not beyond:
-        return config
-    progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
-    return config.replace({"model.network": "dual"})
 
 
 def check_by_paper(config: Config, what: str) -> None:
@@ -104,18 +97,31 @@ class Trainer:
     def fit_ours(self, lessons: Lessons) -> tuple[AddingJudge, dict[str, Any]]:
         """The validation week's entities stop a network early (half of them) and calibrate (the other half; all of
         them where no network has to be stopped)."""
-        others, training = self.train_others(lessons)
+        networks, training = self.train_networks(lessons)
         train, validation, schema = lessons.train, lessons.validation, lessons.encoder.schema
-        half = calibrating(validation, schema.entity) if others else None
-        if not others:
+        half = calibrating(validation, schema.entity) if networks else None
+        if not networks:
             train, validation = take_whole_week(train, validation, schema)
+        others = (*self.fit_values(train, validation, schema), *networks)
         week_sources = tuple(self.stand_ins.get(one.name, one) for one in others)
         settings = {"absorb_after": self.config.scoring.absorb_after, "days_off": self.days_off}
         judge = learn_from(train, validation, schema, half, others=week_sources, without=(), **settings)
         return replace(judge, others=others), training
 
-    def train_others(self, lessons: Lessons) -> tuple[tuple[Source, ...], dict[str, Any]]:
-        """The sources beside habits, and what is said of their training."""
+    def fit_values(self, train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[Source, ...]:
+        """Own values, where the schema scores what habits do not look at. The validation week is compared with those of
+        the weeks before it; they are remembered of both."""
+        features = value_features(schema)
+        if not features:
+            return ()
+        labels = ", ".join(one.feature.label for one in features)
+        progress.say(f"habits do not look at everything here: {labels} are compared with each one's own values")
+        self.stand_ins[ValueSource.name] = ValueSource.fit(train, schema)
+        both = pa.concat_tables([train, validation], promote_options="permissive")
+        return (ValueSource.fit(both, schema),)
+
+    def train_networks(self, lessons: Lessons) -> tuple[tuple[Source, ...], dict[str, Any]]:
+        """The networks beside habits, and what is said of their training."""
         if self.config.model.network != "memory":
             return (), {}
         memory = self.train_memory(lessons)
@@ -212,4 +218,4 @@ def _load_memory(path: Path, encoder: Encoder, frame: Any, config: Config, *, de
 
 
 #: Who reads the sources beside habits, by the fact that each leaves in the judge's file; in the order of training.
-LOADERS: dict[str, Callable[..., Source]] = {"memory": _load_memory}
+LOADERS: dict[str, Callable[..., Source]] = {"values": ValueSource.load, "memory": _load_memory}

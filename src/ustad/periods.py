@@ -174,21 +174,6 @@ def scored_days(
     return split
 
 
-def beyond_habits(schema: EventSchema) -> list[str]:
-    """Scored features that habits (of place, kind, start and duration) do not look at: an amount, a device."""
-    if schema.name == "mobility":
-        return []
-    kind = next((f.name for f in schema.features if f.kind == "categorical" and f.columns), None)
-    return [
-        f.name
-        for f in schema.features
-        if f.scored
-        and f.kind != "place"
-        and f.source[0] not in ("@minute_of_day", "@duration", "@weekday", schema.habitat)
-        and f.name != kind
-    ]
-
-
 def _last_quarter(days: np.ndarray) -> int:
     first, last = int(days.min()), int(days.max())
     if first == last:

@@ -29,7 +29,7 @@ TIERS = [
     },
     {"mobility", "simulate", "events"},
     {"habits"},
-    {"network"},
+    {"network", "own_values"},
     {"scoring"},
     {"triage"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
@@ -115,7 +115,7 @@ def test_imports_go_one_way(path):
         assert lower or foundation or (here, other) in BESIDE, f"{here} must not import {other}"
 
 
-@pytest.mark.parametrize("name", ["events", "habits", "network", "scoring"])
+@pytest.mark.parametrize("name", ["events", "habits", "network", "own_values", "scoring"])
 def test_the_core_knows_nothing_of_mobility(name):
     for path in (SOURCE / name).rglob("*.py"):
         assert not imported_rooms(path) & {"mobility", "simulate"}, path
@@ -187,7 +187,7 @@ def test_help_starts_without_numpy_arrow_and_torch() -> None:
 
 # ------------------------------------------------------------------------------------------------------ doors
 #: Rooms whose `__init__` names the modules that others may import.
-DOORS = ("scoring", "habits", "network", "live", "engine")
+DOORS = ("scoring", "habits", "network", "own_values", "live", "engine")
 
 
 def imported_modules(path: Path) -> set[tuple[str, str]]:
@@ -215,7 +215,7 @@ def test_other_rooms_are_entered_through_their_doors():
 
 def test_scoring_knows_nothing_of_its_sources():
     for path in (SOURCE / "scoring").rglob("*.py"):
-        assert not imported_rooms(path) & {"habits", "network"}, path
+        assert not imported_rooms(path) & {"habits", "network", "own_values"}, path
 
 
 #: The one place that knows which judge a configuration has. Live scoring maps judges to scorers without asking.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from page_visit import Visit
 from service_example import PATIENCE, TINY, Server, client_of
-from whole_scores import score_by_paper
+from whole_scores import score_by_habits, score_by_paper
 
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days
@@ -42,12 +42,21 @@ def payments() -> tuple[EventSchema, pa.Table, pa.Table]:
 
 
 @pytest.fixture(scope="module")
-def model(payments: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(payments: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Of habits and own values, and of the paper's network."""
     schema, early, _ = payments
-    place = tmp_path_factory.mktemp("cards") / "model"
-    config = Config.preset("quick").replace({**TINY, "window.unit": "events", "window.length": 8})
-    Detector(config, device="cpu").fit(Dataset(early, schema=schema, meta={"training": True})).save(place)
-    return place
+    places = {}
+    for network in ("none", "dual"):
+        places[network] = tmp_path_factory.mktemp("cards") / network
+        changes = {**TINY, "model.network": network, "window.unit": "events", "window.length": 8}
+        detector = Detector(Config.preset("quick").replace(changes), device="cpu")
+        detector.fit(Dataset(early, schema=schema, meta={"training": True})).save(places[network])
+    return places
+
+
+@pytest.fixture(scope="module")
+def model(models: dict[str, Path]) -> Path:
+    return models["none"]
 
 
 def bodies(table: pa.Table) -> list[dict[str, Any]]:
@@ -57,8 +66,11 @@ def bodies(table: pa.Table) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_payments_get_the_scores_of_a_batch(model: Path, payments: Any, tmp_path: Path, size: int) -> None:
-    late = payments[2]
+@pytest.mark.parametrize("network", ["none", "dual"])
+def test_payments_get_the_scores_of_a_batch(
+    models: dict[str, Path], payments: Any, tmp_path: Path, network: str, size: int
+) -> None:
+    late, model = payments[2], models[network]
     settings = Settings(model=model, store=f"sqlite:///{tmp_path / 'x.db'}", device="cpu")
     events, live = bodies(late), {}
     assert len(events) > 8
@@ -72,8 +84,11 @@ def test_payments_get_the_scores_of_a_batch(model: Path, payments: Any, tmp_path
         top = max(live.values(), key=lambda e: e["score"])
         case = client.get(f"/v1/events/{top['id']}").json()
     detector = Detector.load(model, device="cpu")
-    assert detector.judge.model is not None
-    batch, _ = score_by_paper(detector.judge.model.causal(), late)
+    if network == "dual":
+        batch, _ = score_by_paper(detector.judge.model.causal(), late)
+    else:
+        first = detector.judge.known_until + 1
+        batch, _ = score_by_habits(detector.judge, late, period=(first, first + 30))
     for row in batch.to_pylist():
         assert live[str(row["payment_id"])]["score"] == pytest.approx(row["score"], abs=1e-4, rel=1e-4)
     amount = next(f for f in case["features"] if f["name"] == "amount")

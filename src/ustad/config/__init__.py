@@ -153,7 +153,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scoring.samples": 8,
         "scoring.percentiles": "calibrated",
     },
-    # The settings of a network are for events that habits cannot tell apart (`periods.beyond_habits`).
+    # No network is trained; the settings of one are for whoever sets `model.network` too.
     "quick": {
         "model.network": "none",
         "model.width": 32,

@@ -109,7 +109,7 @@ class Encoder:
         scales, categories, projections = {}, {}, {}
         for feature in schema.features:
             if feature.kind == "categorical":
-                categories[feature.name] = _fit_categories(_text(events, feature, clock), feature)
+                categories[feature.name] = _fit_categories(read_words(events, feature, clock), feature)
             elif feature.kind == "place":
                 lat, lon = (_floats(events[c]) for c in feature.source)
                 has_place = np.isfinite(lat) & np.isfinite(lon)
@@ -118,9 +118,9 @@ class Encoder:
                 for name, values in zip(feature.field_names, projection.forward(lat, lon), strict=True):
                     scales[name] = Scale.fit(values[:, None], scaling)
             elif feature.kind == "numeric":
-                scales[feature.name] = Scale.fit(_number(events, feature, schema, clock)[:, None], scaling)
+                scales[feature.name] = Scale.fit(read_number(events, feature, schema, clock)[:, None], scaling)
             elif feature.kind == "vector":
-                scales[feature.name] = Scale.fit(_vector(events, feature), scaling)
+                scales[feature.name] = Scale.fit(read_vector(events, feature), scaling)
         return cls(schema, scales, categories, projections)
 
     # --------------------------------------------------------------------------------------- encoding
@@ -176,18 +176,18 @@ class Encoder:
         names = feature.field_names
         if feature.kind == "categorical":
             words = pa.array(self.categories[feature.name], pa.string())
-            codes = pc.fill_null(pc.index_in(_text(events, feature, clock), words), -1).to_numpy() + 1
+            codes = pc.fill_null(pc.index_in(read_words(events, feature, clock), words), -1).to_numpy() + 1
             return {names[0]: codes}
         if feature.kind == "cyclic":
-            angle = _number(events, feature, self.schema, clock) / feature.period * 2 * np.pi
+            angle = read_number(events, feature, self.schema, clock) / feature.period * 2 * np.pi
             return {names[0]: np.cos(angle), names[1]: np.sin(angle)}
         if feature.kind == "place":
             lat, lon = (_floats(events[c]) for c in feature.source)
             flat = self.projections[feature.name].forward(lat, lon)
             return {n: _scale(self.scales[n], v[:, None])[:, 0] for n, v in zip(names, flat, strict=True)}
         if feature.kind == "vector":
-            return {names[0]: _scale(self.scales[names[0]], _vector(events, feature))}
-        values = _number(events, feature, self.schema, clock)
+            return {names[0]: _scale(self.scales[names[0]], read_vector(events, feature))}
+        values = read_number(events, feature, self.schema, clock)
         return {names[0]: _scale(self.scales[names[0]], values[:, None])[:, 0]}
 
     def _stack(self, columns: dict[str, np.ndarray], kind: str, dtype: Any) -> np.ndarray:
@@ -297,7 +297,8 @@ def _fit_categories(values: pa.Array, feature: Feature) -> list[str]:
     return sorted(frequent)
 
 
-def _text(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array:
+def read_words(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array:
+    """The feature's values as text, null where missing."""
     source = feature.source[0]
     if source == "@weekday":
         return pa.array(np.array(DAY_NAMES)[clock.weekday], pa.string())
@@ -312,7 +313,7 @@ def _text(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array:
     return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
 
 
-def _number(events: pa.Table, feature: Feature, schema: EventSchema, clock: LocalTime) -> np.ndarray:
+def read_number(events: pa.Table, feature: Feature, schema: EventSchema, clock: LocalTime) -> np.ndarray:
     """The feature's values before scaling, NaN where missing: float64 [n]."""
     source = feature.source[0]
     if source == "@minute_of_day":
@@ -355,7 +356,7 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def _vector(events: pa.Table, feature: Feature) -> np.ndarray:
+def read_vector(events: pa.Table, feature: Feature) -> np.ndarray:
     """float64 [n, size], a row of NaN where the vector is missing."""
     column = events[feature.source[0]]
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -45,9 +45,27 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "Unlike any known {event}.", "`paper`: the distance to known events leads", {"event": "stay"}
         ),
         "value": Template(
-            "{label}: {value}.", "`paper`: another feature leads", {"label": "Duration", "value": "11 h 5 min"}
+            "{label}: {value}.", "another feature leads", {"label": "Duration", "value": "11 h 5 min"}
         ),
-        "unusual": Template("Unusual {label}.", "`paper`: a feature without a plain value leads", {"label": "basket"}),
+        "unusual": Template("Unusual {label}.", "a feature without a plain value leads", {"label": "basket"}),
+        "own_range": Template(
+            "{label}: {value}, where {low} to {high} is usual ({events}).",
+            "a number, beside eight of ten of the entity's own ones",
+            {"label": "Amount", "value": "4,200 EUR", "low": "12", "high": "80 EUR", "events": "38 payments"},
+        ),
+        "everybody_range": Template(
+            "{label}: {value}, where {low} to {high} is usual for everybody (of their own: {events}).",
+            "the same of somebody with fewer than five own ones",
+            {"label": "Amount", "value": "4,200 EUR", "low": "12", "high": "80 EUR", "events": "2 payments"},
+        ),
+        "own_word": Template(
+            "{label}: {value}, {often} ({events}{mostly}).",
+            "a word, beside how often the entity had it",
+            {
+                "label": "Device", "value": "tablet", "often": "never before", "events": "38 payments",
+                "mostly": ", mostly phone",
+            },
+        ),
     },
     "what is usual": {
         "elsewhere": Template(

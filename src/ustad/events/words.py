@@ -21,7 +21,17 @@ def value_words(feature: Feature, value: Any, length: bool = False) -> str:
         return minutes_words(float(value))
     if feature.display == "distance":
         return distance_words(float(value))
-    return f"{rounded(float(value)):.3g}{' ' + feature.unit if feature.unit else ''}"
+    return f"{number_text(float(value))}{' ' + feature.unit if feature.unit else ''}"
+
+
+def number_text(value: float) -> str:
+    """Three digits, and no fewer than the whole number has.
+
+    >>> number_text(12.345), number_text(4200.4), number_text(0.0123)
+    ('12.3', '4,200', '0.0123')
+    """
+    value = rounded(value)
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.3g}"
 
 
 def clock_words(minutes: float) -> str:

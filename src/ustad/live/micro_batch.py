@@ -15,13 +15,13 @@ import numpy as np
 from ustad.distribution import UNSURE
 from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
-from ustad.evidence_source import Answers, expected_numbers
+from ustad.evidence_source import Answers, OneAnswer, expected_numbers
 from ustad.habits.habit_model import HabitFacts
 from ustad.habits.history import Habits
 from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
 from ustad.habits.usual import usual, usual_columns
-from ustad.live.one_judgement import first_known
+from ustad.live.one_judgement import add_sentences, first_known, join_numbers, plain_value
 from ustad.live.prepared_event import LiveEvent
 from ustad.scoring.adding_judge import Judgement, p_values
 from ustad.scoring.evidence import evidence_of_one
@@ -86,7 +86,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
     )
     if live.others:
         numbers |= expected_numbers(model.schema, usual_facts, live.others_about)
-    evidence = _evidence(judgement, numbers)
+    evidence = _evidence(judgement, numbers, events)
     scores, p_value = judgement.score.tolist(), p_values(judgement.score)
     alert = (p_value <= raised(live.p_value, floor=0.0)).tolist()
     parts = {
@@ -107,10 +107,13 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
     rows = []
     for i, (event, values) in enumerate(zip(events, zip(*parts.values(), strict=True), strict=True)):
         row = {**{c: event.row[c] for c in names}, "final": True, **dict(zip(parts, values, strict=True))}
+        row |= {name: plain_value(value) for one in event.answers for name, value in one.columns.items()}
         row["reason"] = None
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
-            row["reason"] = own_model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits, at=i)
+            reason = own_model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits, at=i)
+            answers = [OneAnswer(dict.fromkeys(comparison.terms, 0.0)), *event.answers]
+            row["reason"] = add_sentences(reason, answers, judgement, i)
         row |= {"absences": event.absences} if event.absences else {}
         rows.append(row if event.change is None else {**row, "change": event.change})
     return rows
@@ -171,7 +174,9 @@ def _first_known(values: Sequence[Sequence[float | None]]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in first_values], np.float64)
 
 
-def _evidence(judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarray]]) -> list[list[dict[str, Any]]]:
+def _evidence(
+    judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarray]], events: Sequence[LiveEvent]
+) -> list[list[dict[str, Any]]]:
     """The evidence of each event."""
     surprise, share = (
         [dict(zip(values, line, strict=True)) for line in np.stack(list(values.values()), axis=1).tolist()]
@@ -180,7 +185,12 @@ def _evidence(judgement: Judgement, numbers: Mapping[str, Mapping[str, np.ndarra
     plain = {name: {what: v.tolist() for what, v in values.items()} for name, values in numbers.items()}
     return [
         evidence_of_one(
-            surprise[i], share[i], {n: {what: v[i] for what, v in values.items()} for n, values in plain.items()}
+            surprise[i],
+            share[i],
+            {
+                **{n: {what: v[i] for what, v in values.items()} for n, values in plain.items()},
+                **join_numbers(events[i].answers),
+            },
         )
         for i in range(len(surprise))
     ]

@@ -21,7 +21,7 @@ from ustad.habits.habit_model import HabitFacts
 from ustad.habits.questions import compare
 from ustad.habits.usual import usual, usual_columns
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import Judgement, p_values
+from ustad.scoring.adding_judge import Judgement, join_sentences, p_values
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
@@ -60,11 +60,12 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         "visits_now": int(comparison.count[0]),
         "km_from_own_places": distance if np.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
-        "uncertainty_noise": _plain(first_known(one.noise for one in answers)),
-        "uncertainty_model": _plain(first_known(one.doubt for one in answers)),
-        **{name: _plain(values[0]) for name, values in usual_facts.items()},
+        "uncertainty_noise": plain_value(first_known(one.noise for one in answers)),
+        "uncertainty_model": plain_value(first_known(one.doubt for one in answers)),
+        **{name: plain_value(values[0]) for name, values in usual_facts.items()},
+        **{name: plain_value(value) for answer in event.answers for name, value in answer.columns.items()},
         "kind": str(judgement.kind[0]),
-        "evidence": _evidence(live, judgement, facts, usual_facts),
+        "evidence": _evidence(live, judgement, facts, usual_facts, answers=event.answers),
         "score": score,
         "p_value": p_value,
         "alert": p_value <= raised(live.p_value, floor=0.0),
@@ -73,13 +74,19 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
         kind = kind_feature(columns, model.schema)
         word, own = event.row[kind.columns[0]] if kind is not None else None, replace(model, habits=habits)
-        row["reason"] = own.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
+        reason = own.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
+        row["reason"] = add_sentences(reason, answers, judgement)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}
 
 
 def _evidence(
-    live: HabitLive, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
+    live: HabitLive,
+    judgement: Judgement,
+    facts: HabitFacts,
+    usual_facts: Mapping[str, Any],
+    *,
+    answers: Sequence[OneAnswer],
 ) -> list[dict[str, Any]]:
     surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares))
     schema = live.model.schema
@@ -87,10 +94,24 @@ def _evidence(
     if live.others:
         numbers |= expected_numbers(schema, usual_facts, live.others_about)
     first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
-    return evidence_of_one(surprise, share, first)
+    return evidence_of_one(surprise, share, {**first, **join_numbers(answers)})
 
 
-def _plain(value: Any) -> Any:
+def join_numbers(answers: Iterable[OneAnswer]) -> dict[str, Mapping[str, Any]]:
+    """By question the numbers that the other sources give."""
+    return {question: numbers for answer in answers for question, numbers in answer.numbers.items()}
+
+
+def add_sentences(reason: str, answers: Sequence[OneAnswer], judgement: Judgement, at: int = 0) -> str | None:
+    """The reason of the event `at` an index with what the other sources say; the first of the answers is that of
+    habits."""
+    shares = {name: float(values[at]) for name, values in judgement.shares.items()}
+    lead = list(shares)[highest_of(list(shares.values()))]
+    parts = [(answer.raw, answer.explain(shares)) for answer in answers[1:] if answer.explain is not None]
+    return join_sentences(lead, [(answers[0].raw, reason), *parts])
+
+
+def plain_value(value: Any) -> Any:
     """A word, or a number that is None where it is missing."""
     if value is None or isinstance(value, str):
         return value

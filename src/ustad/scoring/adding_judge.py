@@ -211,14 +211,17 @@ class AddingJudge:
         return add_measurements(table, measurements), self.agent_table(judgement, table, worst)
 
     def _explain(self, judgement: Judgement, events: pa.Table, rows: np.ndarray) -> list[str | None]:
-        """A sentence for each of the rows, by the first source that has one; None for the others."""
+        """What the sources say of each of the rows, None for the others."""
         texts: list[str | None] = [None] * events.num_rows
-        sentences = (
-            source.explain(answers, judgement, events, rows)
+        parts = [
+            (answers.raw, source.explain(answers, judgement, events, rows))
             for source, answers in zip(self.sources, judgement.answers, strict=True)
-        )
-        for row, text in zip(rows, _first(sentences) or (), strict=False):
-            texts[row] = text
+        ]
+        leads = list(judgement.shares)
+        first = first_highest([share[rows] for share in judgement.shares.values()]) if len(rows) else ()
+        for i, row in enumerate(rows):
+            own = [(questions, sentences[i]) for questions, sentences in parts if sentences is not None]
+            texts[row] = join_sentences(leads[first[i]], own)
         return texts
 
     def agent_table(self, judgement: Judgement, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
@@ -340,6 +343,12 @@ def _fit_beside(sources: Sequence[Source], answers: Sequence[Answers]) -> dict[s
 def _join(answers: Sequence[Answers], what: str) -> dict[str, np.ndarray]:
     """What all sources say, by name."""
     return {name: values for one in answers for name, values in getattr(one, what).items()}
+
+
+def join_sentences(lead: str, parts: Iterable[tuple[Iterable[str], str]]) -> str | None:
+    """A reason from what each source says, with the questions that it asks: first who asks the one that leads."""
+    in_order = sorted(((questions, text) for questions, text in parts if text), key=lambda part: lead not in part[0])
+    return " ".join(text for _, text in in_order) or None
 
 
 def _first(values: Iterable[Any]) -> Any:
