@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
+from ustad.clock import LocalTime, local_time
 from ustad.dataset import zone_of
 from ustad.events.templates import place_words, say
 from ustad.events.visits import kind_feature
@@ -127,55 +128,61 @@ class Companions:
     """Who was with whom, and where how often, in the days before; and all that overlap."""
 
     pairs: tuple[np.ndarray, np.ndarray, np.ndarray]  # of `overlaps`
-    together: set[tuple[int, int]]  # who was with whom, anywhere that few go to
-    visits: dict[tuple[int, int], int]  # person and place → visits
-    times: dict[tuple[int, int], dict[int, int]]  # person and place → companion → visits with them
+    is_first: np.ndarray  # bool, by pair: whether the two were never together, anywhere that few go to
+    spot: np.ndarray  # int64 [n] code of the person and place of each visit
+    usual: np.ndarray  # int64 [K, 4] spot, usual companion there, visits with them, visits; by spot
 
     @classmethod
     def of(cls, visits: Visits, is_history: np.ndarray) -> Companions:
         pairs = overlaps(visits)
         one, other, _ = pairs
-        old = is_history[visits.row]
+        old, people = is_history[visits.row], int(visits.agent.max(initial=0)) + 1
         before = old[one] & old[other]
-        together = set(zip(visits.agent[one[before]].tolist(), visits.agent[other[before]].tolist(), strict=True))
-        number: dict[tuple[int, int], int] = {}
-        for person, place in zip(visits.agent[old].tolist(), visits.place[old].tolist(), strict=True):
-            number[person, place] = number.get((person, place), 0) + 1
-        times: dict[tuple[int, int], dict[int, int]] = {}
-        for i, companion in sorted(set(zip(one[before].tolist(), visits.agent[other[before]].tolist(), strict=True))):
-            own = times.setdefault((int(visits.agent[i]), int(visits.place[i])), {})
-            own[companion] = own.get(companion, 0) + 1
-        return cls(pairs, together, number, times)
+        couple = visits.agent[one].astype(np.int64) * people + visits.agent[other]
+        is_first = ~np.isin(couple, couple[before])
+        _, place = np.unique(visits.place, return_inverse=True)
+        _, spot = np.unique(place * people + visits.agent, return_inverse=True)
+        number = np.bincount(spot[old], minlength=len(spot))
+        visit, companion = np.divmod(np.unique(one[before] * people + visits.agent[other[before]]), people)
+        with_whom, times = np.unique(spot[visit] * people + companion, return_counts=True)
+        where, whom = np.divmod(with_whom, people)
+        is_usual = (number[where] >= VISITS) & (times >= SHARE * number[where])
+        usual = np.stack([where, whom, times, number[where]], axis=1)[is_usual]
+        return cls(pairs, is_first, spot, usual)
 
 
 def _first_times(visits: Visits, history: Companions, incident: np.ndarray, is_known: np.ndarray) -> list[Fact]:
     """Events of incidents that were spent with somebody whom the person never was with before."""
     one, other, seconds = history.pairs
-    minutes: dict[tuple[int, int], float] = {}
     who, whom = visits.agent[one], visits.agent[other]
-    for n in np.flatnonzero((incident[visits.row[one]] >= 0) & is_known[who] & is_known[whom]).tolist():
-        if (int(who[n]), int(whom[n])) not in history.together:
-            key = int(visits.row[one[n]]), int(whom[n])
-            minutes[key] = minutes.get(key, 0.0) + float(seconds[n]) / 60
-    return [(row, FIRST, other, length, 0, 0) for (row, other), length in minutes.items()]
+    new = np.flatnonzero(history.is_first & (incident[visits.row[one]] >= 0) & is_known[who] & is_known[whom])
+    rows_and_others = np.stack([visits.row[one[new]], whom[new]], axis=1)
+    facts, each = np.unique(rows_and_others, axis=0, return_inverse=True)
+    minutes = np.bincount(each.ravel(), weights=seconds[new] / 60, minlength=len(facts))
+    return [(row, FIRST, who, length, 0, 0) for (row, who), length in zip(facts.tolist(), minutes.tolist(), strict=True)]
 
 
 def _absent_companions(
     visits: Visits, history: Companions, incident: np.ndarray, whereabouts: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> list[Fact]:
     """Events of incidents without somebody who is usually there too, and who was seen elsewhere at that time."""
-    one, other, _ = history.pairs
-    present = set(zip(one.tolist(), visits.agent[other].tolist(), strict=True))
-    is_seen = Whereabouts(*whereabouts)
-    facts: list[Fact] = []
-    for i in np.flatnonzero(incident[visits.row] >= 0).tolist():
-        where = int(visits.agent[i]), int(visits.place[i])
-        number = history.visits.get(where, 0)
-        for whom, times in history.times.get(where, {}).items():
-            usual = number >= VISITS and times >= SHARE * number
-            if usual and (i, whom) not in present and is_seen(whom, int(visits.start[i] + visits.end[i]) // 2):
-                facts.append((int(visits.row[i]), WITHOUT, whom, 0.0, times, number))
-    return facts
+    (one, other, _), usual = history.pairs, history.usual
+    of_incident = np.flatnonzero(incident[visits.row] >= 0)
+    first, last = (np.searchsorted(usual[:, 0], history.spot[of_incident], side) for side in ("left", "right"))
+    visit = np.repeat(of_incident, last - first)
+    entry = np.arange(len(visit)) + np.repeat(first - (np.cumsum(last - first) - (last - first)), last - first)
+    people = int(visits.agent.max(initial=0)) + 1
+    present = one * people + visits.agent[other]
+    is_there = np.isin(visit * people + usual[entry, 1], present)
+    visit, entry = visit[~is_there], entry[~is_there]
+    middle = (visits.start[visit] + visits.end[visit]) // 2
+    is_seen = Whereabouts(*whereabouts).are_known(usual[entry, 1], middle)
+    return [
+        (row, WITHOUT, whom, 0.0, times, number)
+        for row, (_, whom, times, number) in zip(
+            visits.row[visit[is_seen]].tolist(), usual[entry[is_seen]].tolist(), strict=True
+        )
+    ]
 
 
 class Whereabouts:
@@ -185,10 +192,14 @@ class Whereabouts:
         order = np.lexsort((start, agent))
         self.agent, self.start, self.end = agent[order], start[order] // _SECOND, end[order] // _SECOND
 
-    def __call__(self, agent: int, moment: int) -> bool:
-        first, last = np.searchsorted(self.agent, [agent, agent + 1])
-        at = first + int(np.searchsorted(self.start[first:last], moment, "right")) - 1
-        return at >= first and bool(self.end[at] > moment)
+    def are_known(self, agent: np.ndarray, moment: np.ndarray) -> np.ndarray:
+        """Of people and moments: bool [n]."""
+        least = int(min(self.start.min(initial=0), moment.min(initial=0)))
+        width = int(max(self.start.max(initial=0), moment.max(initial=0))) - least + 1
+        keys = self.agent * width + (self.start - least)
+        at = np.searchsorted(keys, agent * width + (moment - least), "right") - 1
+        is_own = (at >= 0) & (self.agent[at] == agent)
+        return is_own & (self.end[at] > moment)
 
 
 def find_groups(incidents: pa.Table, schema: EventSchema) -> pa.Table:
@@ -248,12 +259,14 @@ class _Words:
     def without(self, row: int, who: str, times: int, visits: int) -> str:
         return say("without", who=who, times=times, visits=visits, place=self._place(row))
 
+    @cached_property
+    def clock(self) -> LocalTime:
+        return local_time(self.events[self.schema.time], zone_of(self.events, self.schema))
+
     def group(self, row: int, people: Sequence[str]) -> str:
-        one = self.events.slice(row, 1)
-        clock = local_time(one[self.schema.time], zone_of(one, self.schema))
         return say(
             "group", who=f"{', '.join(people[:-1])} and {people[-1]}", place=self._place(row),
-            clock=clock_words(float(clock.minute[0])), date=date_words(int(clock.day[0])),
+            clock=clock_words(float(self.clock.minute[row])), date=date_words(int(self.clock.day[row])),
         )  # fmt: skip
 
 
