@@ -8,10 +8,12 @@ part, everything stays in memory; with many, memory is bounded by the part. A cl
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ from ustad.tables import DataError, agent_codes
 
 #: Entities of one part.
 ENTITIES = 2_000
+#: How long a thread keeps the interpreter while others wait, where parts are on their way side by side, s.
+TURN_S = 2e-4
 Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
 
 
@@ -127,7 +131,7 @@ class ScoredParts:
                 advance(part[0].num_rows)
 
     def _measured_parts(self) -> Iterator[tuple[str, Measurement]]:
-        with ThreadPoolExecutor(self._at_once) as pool:
+        with ThreadPoolExecutor(self._at_once) as pool, _short_turns(self._at_once):
             waiting: deque[tuple[str, Future[Measurement]]] = deque()
             for i, part in enumerate(self._divide()):
                 waiting.append((f"{i:05d}", pool.submit(self._measure_part, *part)))
@@ -176,6 +180,19 @@ class ScoredParts:
         for text in alerts.warnings:
             warn(text)
         return alerts
+
+
+@contextmanager
+def _short_turns(threads: int) -> Iterator[None]:
+    """Inside, several threads pass on the interpreter soon: whoever has to tell a GPU what to do next waits for its
+    turn for a fraction of a millisecond, not for five."""
+    turn = sys.getswitchinterval()
+    if threads > 1:
+        sys.setswitchinterval(min(turn, TURN_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(turn)
 
 
 class _Shelf:

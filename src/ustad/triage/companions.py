@@ -159,7 +159,9 @@ def _first_times(visits: Visits, history: Companions, incident: np.ndarray, is_k
     rows_and_others = np.stack([visits.row[one[new]], whom[new]], axis=1)
     facts, each = np.unique(rows_and_others, axis=0, return_inverse=True)
     minutes = np.bincount(each.ravel(), weights=seconds[new] / 60, minlength=len(facts))
-    return [(row, FIRST, who, length, 0, 0) for (row, who), length in zip(facts.tolist(), minutes.tolist(), strict=True)]
+    return [
+        (row, FIRST, who, length, 0, 0) for (row, who), length in zip(facts.tolist(), minutes.tolist(), strict=True)
+    ]
 
 
 def _absent_companions(
