@@ -35,8 +35,8 @@ from ustad.scoring.judge import Judge, Request, Span
 from ustad.scoring.score_table import finish_part, read_measurements, set_columns
 from ustad.tables import DataError, agent_codes
 
-#: Entities of one part.
-ENTITIES = 2_000
+#: Entities of one part, at most; and at least, where several parts are on their way at once.
+ENTITIES, LEAST_ENTITIES = 2_000, 500
 #: How long a thread keeps the interpreter while others wait, where parts are on their way side by side, s.
 TURN_S = 2e-4
 Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
@@ -71,8 +71,8 @@ class ScoredParts:
         span: Span | None = None,
         at_once: int = 1,
     ) -> None:
-        """Parts of so many `entities`; all at once where that is None. Columns `without` are not carried on. So many
-        parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the other."""
+        """Parts of so many `entities` or fewer; all at once where that is None. Columns `without` are not carried on. So
+        many parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the others."""
         if entities is not None and entities < 1:
             raise ValueError(f"entities must be at least 1, got {entities}")
         self.judge, self.entities, self.request = judge, entities, request or Request()
@@ -147,8 +147,11 @@ class ScoredParts:
 
     def _divide(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """Events and context of so many entities at a time, in the order of the entities."""
-        entity, size = self.judge.schema.entity, self.entities or ENTITIES
+        entity = self.judge.schema.entity
         codes, names = agent_codes(self.events[entity])
+        size = self.entities or ENTITIES
+        if self._at_once > 1:  # enough parts that all threads have something to do from the first to the last
+            size = min(size, max(LEAST_ENTITIES, -(-len(names) // (2 * self._at_once))))
         order = np.argsort(codes, kind="stable")
         before, entity_index = np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.context is not None:
