@@ -33,7 +33,7 @@ from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Request, Span
 from ustad.scoring.score_table import finish_part, read_measurements, set_columns
-from ustad.tables import DataError, agent_codes
+from ustad.tables import DataError, agent_codes, take_rows
 
 #: Entities of one part, at most; and at least, where several parts are on their way at once.
 ENTITIES, LEAST_ENTITIES = 2_000, 500
@@ -71,8 +71,8 @@ class ScoredParts:
         span: Span | None = None,
         at_once: int = 1,
     ) -> None:
-        """Parts of so many `entities` or fewer; all at once where that is None. Columns `without` are not carried on. So
-        many parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the others."""
+        """Parts of so many `entities` or fewer; all at once where that is None. Columns `without` are not carried on.
+        So many parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the others."""
         if entities is not None and entities < 1:
             raise ValueError(f"entities must be at least 1, got {entities}")
         self.judge, self.entities, self.request = judge, entities, request or Request()
@@ -161,11 +161,11 @@ class ScoredParts:
         for first in range(0, len(names), size):
             bounds = (first, first + size)
             low, high = np.searchsorted(codes[order], bounds)
-            part = self.events.take(pa.array(np.sort(order[low:high])))
+            part = take_rows(self.events, np.sort(order[low:high]))
             context = None
             if self.context is not None:
                 low, high = np.searchsorted(entity_index[before], bounds)
-                context = self.context.take(pa.array(np.sort(before[low:high]))) if high > low else None
+                context = take_rows(self.context, np.sort(before[low:high])) if high > low else None
             yield part, context
 
     # -------------------------------------------------------------------------------------------- alerts
