@@ -172,7 +172,7 @@ class MemoryTensors:
         ]
         self.counts, self.x, self.y, self.category = (move(values) for values in own_places)
         self._slot = places.slots(len(habits.place_key))[habits.locate(visits)[0]]
-        self._is_present = own_places[0][..., 0].any(axis=1)  # bool [people and a stranger, K]
+        self._visits = own_places[0][..., 0].max(axis=1)  # uint8 [people and a stranger, K], 0 where absent
         self.owner, self.slot = move(self.owner_index), move(self._slot)
         self.block = move(places.block_of(visits.day))
         has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
@@ -206,7 +206,7 @@ class MemoryTensors:
         """Which visits are at none of their entity's own places: bool [N], on the host, so that nobody has to wait for
         a GPU to say so."""
         own = np.minimum(self._slot, self.most - 1)
-        return (self._slot >= self.most) | ~self._is_present[self.owner_index, own]
+        return (self._slot >= self.most) | (self._visits[self.owner_index, own] == 0)
 
     def sum_counts(self, owner: Tensor, include: Tensor | None = None) -> Tensor:
         """Counts of the owners' places over the included blocks: owner [B], include bool [B, W] -> [B, K, Q]."""

@@ -8,12 +8,10 @@ part, everything stays in memory; with many, memory is bounded by the part. A cl
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +32,10 @@ from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Request, Span
 from ustad.scoring.score_table import finish_part, read_measurements, set_columns
 from ustad.tables import DataError, agent_codes, take_rows
+from ustad.turns import short_turns
 
 #: Entities of one part, at most; and at least, where several parts are on their way at once.
 ENTITIES, LEAST_ENTITIES = 2_000, 500
-#: How long a thread keeps the interpreter while others wait, where parts are on their way side by side, s.
-TURN_S = 2e-4
 Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
 
 
@@ -131,7 +128,7 @@ class ScoredParts:
                 advance(part[0].num_rows)
 
     def _measured_parts(self) -> Iterator[tuple[str, Measurement]]:
-        with ThreadPoolExecutor(self._at_once) as pool, _short_turns(self._at_once):
+        with ThreadPoolExecutor(self._at_once) as pool, short_turns(self._at_once > 1):
             waiting: deque[tuple[str, Future[Measurement]]] = deque()
             for i, part in enumerate(self._divide()):
                 waiting.append((f"{i:05d}", pool.submit(self._measure_part, *part)))
@@ -183,19 +180,6 @@ class ScoredParts:
         for text in alerts.warnings:
             warn(text)
         return alerts
-
-
-@contextmanager
-def _short_turns(threads: int) -> Iterator[None]:
-    """Inside, several threads pass on the interpreter soon: whoever has to tell a GPU what to do next waits for its
-    turn for a fraction of a millisecond, not for five."""
-    turn = sys.getswitchinterval()
-    if threads > 1:
-        sys.setswitchinterval(min(turn, TURN_S))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(turn)
 
 
 class _Shelf:

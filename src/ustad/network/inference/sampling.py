@@ -308,8 +308,8 @@ class _Partition:
             for begin in range(0, len(group), size):
                 pick = group[begin : begin + size]
                 q = self.queries.take(pick)
-                columns = send(np.stack([self.where[pick], q.start, q.target]), device).unbind()
-                yield self.index[pick], Slices(*columns, length=int(q.length[0]), event=q.target)
+                where, start, target = send(np.stack([self.where[pick], q.start, q.target]), device).unbind()
+                yield self.index[pick], Slices(where, start, target, int(q.length[0]), q.target)
 
 
 def cut_queries(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
