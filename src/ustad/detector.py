@@ -189,7 +189,7 @@ class Detector:
             request,
             entities=entities,
             without=trip_features.COLUMNS,
-            at_once=2 if str(self.device).startswith("cuda") else 1,
+            at_once=3 if str(self.device).startswith("cuda") else 1,
         )
 
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:

@@ -7,6 +7,7 @@ source is a folder of its own and a line in `Trainer.fit_ours` and `LOADERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from ustad.scoring.adding_judge import AddingJudge, read_judge
 from ustad.scoring.judge import Judge
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import DataError
+from ustad.turns import short_turns
 
 if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
     from ustad.network.dual_transformer import DualTransformer
@@ -97,15 +99,21 @@ class Trainer:
     def fit_ours(self, lessons: Lessons) -> tuple[AddingJudge, dict[str, Any]]:
         """The validation week's entities stop a network early (half of them) and calibrate (the other half; all of
         them where no network has to be stopped)."""
-        networks, training = self.train_networks(lessons)
         train, validation, schema = lessons.train, lessons.validation, lessons.encoder.schema
-        half = calibrating(validation, schema.entity) if networks else None
-        if not networks:
-            train, validation = take_whole_week(train, validation, schema)
-        others = (*self.fit_values(train, validation, schema), *networks)
-        week_sources = tuple(self.stand_ins.get(one.name, one) for one in others)
-        settings = {"absorb_after": self.config.scoring.absorb_after, "days_off": self.days_off}
-        judge = learn_from(train, validation, schema, half, others=week_sources, without=(), **settings)
+        settings: dict[str, Any] = {"absorb_after": self.config.scoring.absorb_after, "days_off": self.days_off}
+        with ThreadPoolExecutor(1) as pool, short_turns(self.trains_on_gpu):
+            learn: Callable[..., Any] = HabitSource.learn
+            if self.trains_on_gpu:  # meanwhile the CPU learns habits
+                week = (train, validation, schema, calibrating(validation, schema.entity))
+                habits = pool.submit(HabitSource.learn, *week, **settings)
+                learn = lambda *_, **__: habits.result()  # noqa: E731
+            networks, training = self.train_networks(lessons)
+            half = calibrating(validation, schema.entity) if networks else None
+            if not networks:
+                train, validation = take_whole_week(train, validation, schema)
+            others = (*self.fit_values(train, validation, schema), *networks)
+            week_sources = tuple(self.stand_ins.get(one.name, one) for one in others)
+            judge = learn_from(train, validation, schema, half, others=week_sources, learn=learn, **settings)
         return replace(judge, others=others), training
 
     def fit_values(self, train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[Source, ...]:
@@ -126,6 +134,11 @@ class Trainer:
             return (), {}
         memory = self.train_memory(lessons)
         return (memory,), model_files.training_facts(memory.result)
+
+    @property
+    def trains_on_gpu(self) -> bool:
+        """Whether a GPU trains a network with place memory."""
+        return self.config.model.network == "memory" and str(self.device).startswith("cuda")
 
     @property
     def first_memory(self) -> MemoryModel | None:
@@ -170,14 +183,16 @@ def learn_from(
     *,
     others: tuple[Source, ...] = (),
     without: tuple[str, ...] = (),
+    learn: Callable[..., Any] = HabitSource.learn,
     **settings: Any,
 ) -> AddingJudge:
     """Our judge of habits and of `others`, which were trained already. `calibrates`: bool by row of `validation`, whose
-    entities calibrate; all by default. Questions `without` are left out; `settings` are those of `HabitModel.fit`."""
+    entities calibrate; all by default. Questions `without` are left out; `settings` are those of `HabitModel.fit`.
+    `learn` gives what `HabitSource.learn` does, where somebody has begun with that."""
     calibrates = np.ones(validation.num_rows, bool) if calibrates is None else calibrates
     if calibrates.sum() < 2:
         raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
-    habits, week, answers = HabitSource.learn(train, validation, schema, calibrates, **settings)
+    habits, week, answers = learn(train, validation, schema, calibrates, **settings)
     return AddingJudge.fit(
         (habits, others), week, [answers, *(one.answer(week) for one in others)], calibrates, without=without
     )

@@ -252,12 +252,9 @@ def validate(
 def check_overlaps(stays: pa.Table, complaints: Complaints) -> pa.Table:
     """Refuse (or drop) stays that begin before the same agent's previous stay has ended. Sorts the table."""
     complaints.rows = event_order(stays, "agent_id", "started_at")
-    stays = stays.take(pa.array(complaints.rows))
-    codes, starts, ends = (
-        agent_codes(stays["agent_id"])[0],
-        _to_int(stays["started_at"]),
-        _to_int(stays["finished_at"]),
-    )
+    stays = take_rows(stays, complaints.rows)
+    codes = agent_codes(stays["agent_id"])[0]
+    starts, ends = (_to_int(stays[name]) for name in ("started_at", "finished_at"))
     # Ends so far within the agent: lifted by agent, a running maximum never reaches over from the one before.
     lift = codes.astype(np.int64) * (int(ends.max() - starts.min()) + 1)
     latest = np.maximum.accumulate(ends - starts.min() + lift)
@@ -346,8 +343,14 @@ def first_line(error: BaseException) -> str:
 # ------------------------------------------------------------------------------------- identity and order
 def sort_events(table: pa.Table, entity: str, time: str) -> pa.Table:
     """Rows by entity, then by time; ties keep their order."""
-    order = event_order(table, entity, time)
-    return table if np.array_equal(order, np.arange(len(order))) else table.take(pa.array(order))
+    return take_rows(table, event_order(table, entity, time))
+
+
+def take_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Some rows in their order; where one follows the other in the table too, without a copy."""
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return table.slice(int(rows[0]), len(rows))
+    return table.take(pa.array(rows))
 
 
 def event_order(table: pa.Table, entity: str, time: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ustad.data_error import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 NO_TORCH = "this needs a network, and networks need torch: pip install torch; the preset quick does without"
@@ -34,6 +35,18 @@ def choose_device(name: str, network: bool = True) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise DataError("no CUDA device is available here; use --device cpu")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def send(values: np.ndarray, device: torch.device | str, kind: torch.dtype | None = None) -> torch.Tensor:
+    """An array as a tensor on a device. A GPU fetches it from pinned memory when its turn comes: whoever sends goes on
+    at once, and does not wait until the GPU has done what it was asked before."""
+    import numpy as np
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(values)).to(dtype=kind)
+    if torch.device(device).type != "cuda" or not tensor.numel():
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def torch_version() -> str | None:

@@ -24,6 +24,7 @@ TIERS = [
         "kind_words",
         "notebook",
         "torch_device",
+        "turns",
         "data_error",
         "evidence_source",
     },

@@ -15,6 +15,7 @@ import numpy as np
 from ustad.config import WindowConfig
 from ustad.events.encoder import EventArrays
 from ustad.schema import Field
+from ustad.torch_device import send
 
 if TYPE_CHECKING:
     import torch
@@ -181,16 +182,16 @@ class EventTensors:
         self.device = torch.device(device)
         self.entity = arrays.entity  # int32 [N], stays on the host
         self.features = Features(
-            torch.from_numpy(np.ascontiguousarray(arrays.numbers)).to(self.device),
-            torch.from_numpy(arrays.categories.astype(np.int64)).to(self.device),
-            torch.from_numpy(np.ascontiguousarray(arrays.vectors)).to(self.device),
-            torch.from_numpy(np.ascontiguousarray(arrays.missing)).to(self.device),
+            send(arrays.numbers, self.device),
+            send(arrays.categories.astype(np.int64), self.device),
+            send(arrays.vectors, self.device),
+            send(arrays.missing, self.device),
         )
-        self.key = torch.from_numpy(np.ascontiguousarray(arrays.key)).to(self.device)
-        self.weight = None if arrays.weight is None else torch.from_numpy(arrays.weight).to(self.device)
+        self.key = send(arrays.key, self.device)
+        self.weight = None if arrays.weight is None else send(arrays.weight, self.device)
         begins = _begins(arrays.entity, arrays.day)
         within = np.arange(len(arrays)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
-        self.day_position = torch.from_numpy(within).to(self.device)
+        self.day_position = send(within, self.device)
 
     def __len__(self) -> int:
         return len(self.key)

@@ -27,6 +27,7 @@ from ustad.ties import lowered, raised, rounded
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
 SPEAKS = 0.2
+_LEAST_SHARE = lowered(SPEAKS)
 #: Nearer than this, two places are not said to be apart, km.
 NEAR_KM = 0.2
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -102,8 +103,8 @@ def _sentences(model: HabitModel, told_events: list[ToldEvent], events: pa.Table
 
 def find_leaders(shares: Mapping[str, np.ndarray], row: int) -> list[str]:
     """Questions that made an event unusual, most first: those of its most unusual look that speak."""
-    own = {name: float(values[row]) for name, values in shares.items()}
-    return [name for name in sorted(own, key=lambda n: -own[n]) if own[name] >= lowered(SPEAKS)]
+    own = {name: share for name, values in shares.items() if (share := float(values[row])) >= _LEAST_SHARE}
+    return sorted(own, key=lambda name: -own[name])
 
 
 def plain_words(

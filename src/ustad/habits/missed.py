@@ -37,7 +37,7 @@ class MissedVisit:
 
 def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> MissedVisit | None:
     """Of the visit at the index `at`, which is at the own `place` (-1 somewhere new): the surest other place."""
-    owner = int(habits.owners(visits.take(np.array([at])))[0])
+    owner = _owner_of(habits, visits.entity_key[visits.entity[at]])
     if owner < 0 or not np.isfinite(visits.duration[at]):
         return None
     step = DAY_MINUTES / SLOTS
@@ -62,3 +62,9 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> MissedVi
     return MissedVisit(
         first + int(where[best]), int(weekday[best]), minute, float(sure[best]), day_count, bool(weekend[best])
     )
+
+
+def _owner_of(habits: Habits, key: np.uint64) -> int:
+    """The index of an entity among those of the habits, -1 where it has no history."""
+    at = int(habits.entity_key.searchsorted(key))
+    return at if at < len(habits.entity_key) and habits.entity_key[at] == key else -1

@@ -178,7 +178,9 @@ def find_homes(habits: Habits, owner: np.ndarray) -> np.ndarray:
         habits.place_y, habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration,
         remembered_days(habits), habits.sorted_days_off,
     )  # fmt: skip
-    return np.where(share >= lowered(0.5), where, -1)[each]
+    homes = np.where(share >= lowered(0.5), where, -1)
+    _known_homes(habits).update(zip(people.tolist(), homes.tolist(), strict=True))
+    return homes[each]
 
 
 def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:

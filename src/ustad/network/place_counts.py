@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES, length_weight, start_weight
 from ustad.events.visits import LONGEST, Visits
 from ustad.habits.history import Habits
+from ustad.torch_device import send
 
 HOURS, DURATIONS = 24, 16  # bins of an own place's starts (for each kind of day) and durations
 COUNTS = 1 + 2 * HOURS + DURATIONS
@@ -142,6 +144,15 @@ def duration_bin(duration: float) -> int:
     return int(min(math.log1p(max(duration, 0.0)) / LONGEST * DURATION_BINS, DURATION_BINS - 1))
 
 
+def _own_rows(owner: np.ndarray, people: int) -> tuple[np.ndarray, np.ndarray]:
+    """The entities (of so many `people`) that some visit is of, ascending, and which of them each visit is of, one more
+    for strangers (`owner` -1): int64 [E], int64 [N]."""
+    has_visit = np.zeros(people + 1, bool)
+    has_visit[owner] = True
+    has_visit[-1] = True
+    return np.flatnonzero(has_visit[:-1]), (np.cumsum(has_visit) - 1)[owner]
+
+
 class MemoryTensors:
     """What the memory network reads of N visits and of their entities' own places, on a device.
 
@@ -150,16 +161,19 @@ class MemoryTensors:
 
     def __init__(self, places: OwnPlaces, habits: Habits, visits: Visits, device: torch.device | str = "cpu") -> None:
         def move(values: np.ndarray, kind: torch.dtype | None = None) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=kind)
+            return send(values, device, kind)
 
         self.most, self.blocks = places.most, places.blocks
-        self.counts, self.x, self.y, self.category = (
-            move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
-            for v in (places.counts, places.x, places.y, places.category)
-        )
         owner = habits.owners(visits)
-        self.owner = move(np.where(owner < 0, len(places.entity_key), owner))
-        self.slot = move(places.slots(len(habits.place_key))[habits.locate(visits)[0]])
+        people, self.owner_index = _own_rows(owner, len(places.entity_key))  # the second stays on the host
+        own_places = [
+            np.concatenate([v[people], np.zeros((1, *v.shape[1:]), v.dtype)])  # the last row is a stranger's: empty
+            for v in (places.counts, places.x, places.y, places.category)
+        ]
+        self.counts, self.x, self.y, self.category = (move(values) for values in own_places)
+        self._slot = places.slots(len(habits.place_key))[habits.locate(visits)[0]]
+        self._visits = own_places[0][..., 0].max(axis=1)  # uint8 [people and a stranger, K], 0 where absent
+        self.owner, self.slot = move(self.owner_index), move(self._slot)
         self.block = move(places.block_of(visits.day))
         has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
         self.is_located = move(has_position)
@@ -186,6 +200,13 @@ class MemoryTensors:
 
     def __len__(self) -> int:
         return len(self.owner)
+
+    @cached_property
+    def is_elsewhere(self) -> np.ndarray:
+        """Which visits are at none of their entity's own places: bool [N], on the host, so that nobody has to wait for
+        a GPU to say so."""
+        own = np.minimum(self._slot, self.most - 1)
+        return (self._slot >= self.most) | (self._visits[self.owner_index, own] == 0)
 
     def sum_counts(self, owner: Tensor, include: Tensor | None = None) -> Tensor:
         """Counts of the owners' places over the included blocks: owner [B], include bool [B, W] -> [B, K, Q]."""

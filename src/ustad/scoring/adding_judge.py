@@ -164,8 +164,10 @@ class AddingJudge:
 
     def _find_kinds(self, answers: Sequence[Answers], shares: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the sources say; else `unsure` where doubt is among its reference's highest 5 %, or `predictable`."""
-        leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
-        about = np.array([self.about.get(name) for name in leads], dtype=object)
+        highest, part_of = first_highest(list(shares.values())), self.about
+        leads, about = (
+            np.array(names, dtype=object)[highest] for names in (list(shares), [part_of.get(name) for name in shares])
+        )
         doubt = _first(one.doubt for one in answers)
         kind = np.full(len(leads), "predictable", dtype=object)
         if doubt is not None and self.looks.doubt is not None:

@@ -9,18 +9,19 @@ was (`spread`), in the feature's unit; `noise` and `doubt` are its aleatoric and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
 from ustad.schema import EventSchema
 from ustad.scoring.explain import SMALLEST_TAIL
 from ustad.tables import ANSWER
-from ustad.ties import descending, rounded, tied_ranks
+from ustad.ties import ABSOLUTE, RELATIVE, descending, rounded
 
 NUMBERS = ("expected", "observed", "spread", "noise", "doubt")
 
@@ -30,25 +31,62 @@ Values = Mapping[str, np.ndarray]  # question → one number for each of n event
 def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Values] | None = None) -> pa.Array:
     """The column of n events. `numbers` has, by question, those of `NUMBERS` that are known."""
     names = list(surprise)
-    n = len(next(iter(surprise.values())))
-    surprises, shares = (np.stack([values[q] for q in names], axis=1) for values in (surprise, share))
-    row, question = np.nonzero(np.isfinite(surprises))
-    order = np.lexsort((*(tied_ranks(-values[row, question]) for values in (surprises, shares)), row))
-    row, question = row[order], question[order]
+    surprises, shares = (
+        np.stack([np.asarray(values[q], np.float64) for q in names], axis=1) for values in (surprise, share)
+    )
+    question, offsets = _order_answers(surprises, shares)
+    cell = np.repeat(np.arange(len(surprises)) * len(names), np.diff(offsets)) + question
     fields: list[pa.Array] = [
-        pa.DictionaryArray.from_arrays(pa.array(question.astype(np.int32)), pa.array(names)).cast(pa.string()),
-        pa.array(surprises[row, question]),
-        pa.array(shares[row, question]),
+        pa.DictionaryArray.from_arrays(pa.array(question), pa.array(names)).cast(pa.string()),
+        pa.array(surprises.ravel()[cell]),
+        pa.array(shares.ravel()[cell]),
     ]
-    for name in NUMBERS:
-        columns = np.full((n, len(names)), np.nan, np.float32)
-        for i, question_name in enumerate(names):
-            values = (numbers or {}).get(question_name, {}).get(name)
-            if values is not None:
-                columns[:, i] = values
-        fields.append(pa.array(columns[row, question], from_pandas=True))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int32)
+    for what in NUMBERS:
+        columns = [(numbers or {}).get(name, {}).get(what) for name in names]
+        fields.append(_numbers_of(columns, shape=surprises.shape, cell=cell))
     return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ANSWER)))
+
+
+@njit(nogil=True, cache=True)
+def _order_answers(surprises: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # pragma: no cover
+    """The questions that each event [n, Q] has an answer to, the largest share first, then the largest surprise, then
+    as they stand: int32 [m]; and where the answers of each event begin: int32 [n + 1]."""
+    question, offsets = np.empty(surprises.size, np.int32), np.zeros(len(surprises) + 1, np.int32)
+    last = 0
+    for row in range(len(surprises)):
+        first = last
+        for one in range(surprises.shape[1]):
+            if not np.isfinite(surprises[row, one]):
+                continue
+            at = last
+            while at > first and _comes_first(surprises[row], shares[row], one, question[at - 1]):
+                question[at] = question[at - 1]
+                at -= 1
+            question[at] = one
+            last += 1
+        offsets[row + 1] = last
+    return question[:last].copy(), offsets
+
+
+@njit(nogil=True, cache=True)
+def _comes_first(surprise: np.ndarray, share: np.ndarray, one: int, other: int) -> bool:  # pragma: no cover
+    """Whether a question stands before an earlier one; numbers are compared as in `ties`."""
+    for values in (share, surprise):
+        slack = RELATIVE * min(max(abs(values[one]), abs(values[other])), 1e300) + ABSOLUTE
+        if abs(values[one] - values[other]) > slack:
+            return values[one] > values[other]
+    return False
+
+
+def _numbers_of(columns: Sequence[np.ndarray | None], *, shape: tuple[int, int], cell: np.ndarray) -> pa.Array:
+    """The numbers of each cell of a table of this shape, null where there is none: float32."""
+    if all(values is None for values in columns):
+        return pa.nulls(len(cell), pa.float32())
+    table = np.full(shape, np.nan, np.float32)
+    for i, values in enumerate(columns):
+        if values is not None:
+            table[:, i] = values
+    return pa.array(table.ravel()[cell], from_pandas=True)
 
 
 def evidence_of_one(

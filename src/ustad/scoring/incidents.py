@@ -25,6 +25,7 @@ from ustad.ties import raised
 
 #: An event is part of an incident from this p-value down.
 UNUSUAL = 0.05
+_LARGEST = raised(UNUSUAL)
 #: A repeat joins an incident within this time of its latest event …
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 REPEAT_WITHIN = 7 * 24 * _MICROSECONDS_PER_HOUR
@@ -79,7 +80,7 @@ class IncidentLog:
     def add(self, key: Any, name: str, start: int, place: Any, p_value: float, score: float) -> Membership | None:
         """The incident of an event, None where it is usual. `key` is what the event is called by, `name` what an
         incident that begins with it is called."""
-        if p_value > raised(UNUSUAL):
+        if p_value > _LARGEST:
             self.last = None
             return None
         incident = self._find(place, start)

@@ -31,10 +31,11 @@ from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Request, Span
 from ustad.scoring.score_table import finish_part, read_measurements, set_columns
-from ustad.tables import DataError, agent_codes
+from ustad.tables import DataError, agent_codes, take_rows
+from ustad.turns import short_turns
 
-#: Entities of one part.
-ENTITIES = 2_000
+#: Entities of one part, at most; and at least, where several parts are on their way at once.
+ENTITIES, LEAST_ENTITIES = 2_000, 500
 Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
 
 
@@ -67,8 +68,8 @@ class ScoredParts:
         span: Span | None = None,
         at_once: int = 1,
     ) -> None:
-        """Parts of so many `entities`; all at once where that is None. Columns `without` are not carried on. So many
-        parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the other."""
+        """Parts of so many `entities` or fewer; all at once where that is None. Columns `without` are not carried on.
+        So many parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the others."""
         if entities is not None and entities < 1:
             raise ValueError(f"entities must be at least 1, got {entities}")
         self.judge, self.entities, self.request = judge, entities, request or Request()
@@ -127,7 +128,7 @@ class ScoredParts:
                 advance(part[0].num_rows)
 
     def _measured_parts(self) -> Iterator[tuple[str, Measurement]]:
-        with ThreadPoolExecutor(self._at_once) as pool:
+        with ThreadPoolExecutor(self._at_once) as pool, short_turns(self._at_once > 1):
             waiting: deque[tuple[str, Future[Measurement]]] = deque()
             for i, part in enumerate(self._divide()):
                 waiting.append((f"{i:05d}", pool.submit(self._measure_part, *part)))
@@ -143,8 +144,11 @@ class ScoredParts:
 
     def _divide(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """Events and context of so many entities at a time, in the order of the entities."""
-        entity, size = self.judge.schema.entity, self.entities or ENTITIES
+        entity = self.judge.schema.entity
         codes, names = agent_codes(self.events[entity])
+        size = self.entities or ENTITIES
+        if self._at_once > 1:  # enough parts that all threads have something to do from the first to the last
+            size = min(size, max(LEAST_ENTITIES, -(-len(names) // (2 * self._at_once))))
         order = np.argsort(codes, kind="stable")
         before, entity_index = np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.context is not None:
@@ -154,11 +158,11 @@ class ScoredParts:
         for first in range(0, len(names), size):
             bounds = (first, first + size)
             low, high = np.searchsorted(codes[order], bounds)
-            part = self.events.take(pa.array(np.sort(order[low:high])))
+            part = take_rows(self.events, np.sort(order[low:high]))
             context = None
             if self.context is not None:
                 low, high = np.searchsorted(entity_index[before], bounds)
-                context = self.context.take(pa.array(np.sort(before[low:high]))) if high > low else None
+                context = take_rows(self.context, np.sort(before[low:high])) if high > low else None
             yield part, context
 
     # -------------------------------------------------------------------------------------------- alerts

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
+from ustad.clock import LocalTime, local_time
 from ustad.dataset import zone_of
 from ustad.events.templates import place_words, say
 from ustad.events.visits import kind_feature
@@ -48,7 +49,7 @@ class Visits:
     """Events at places that few people go to, in the order of place and start, and everybody's whereabouts."""
 
     row: np.ndarray  # [n] of the table they come from
-    place: np.ndarray  # [n] uint64
+    place: np.ndarray  # [n] code
     agent: np.ndarray  # [n] code
     start: np.ndarray  # [n] s
     end: np.ndarray  # [n] s
@@ -94,25 +95,24 @@ Fact = tuple[int, str, int, float, int, int]  # row of the events, which fact, t
 
 def few_visits(place: np.ndarray, agent: np.ndarray, start: np.ndarray, end: np.ndarray) -> Visits:
     """Visits [n] (times in µs) at places with two to `FEW` people."""
-    order = np.lexsort((agent, place))
-    is_first = np.ones(len(order), bool)
-    is_first[1:] = (place[order][1:] != place[order][:-1]) | (agent[order][1:] != agent[order][:-1])
-    places, people = np.unique(place[order][is_first], return_counts=True)
-    few = places[(people >= 2) & (people <= FEW) & (places != 0)]
-    rows = np.flatnonzero(np.isin(place, few))
-    rows = rows[np.lexsort((start[rows], place[rows]))]
-    return Visits(rows, place[rows], agent[rows], start[rows] // _SECOND, end[rows] // _SECOND)
+    places, code = np.unique(place, return_inverse=True)
+    most = int(agent.max(initial=0)) + 1
+    people = np.bincount(np.unique(code * most + agent) // most, minlength=len(places))
+    rows = np.flatnonzero(((people >= 2) & (people <= FEW) & (places != 0))[code])
+    rows = rows[np.lexsort((start[rows], code[rows]))]
+    return Visits(rows, code[rows], agent[rows], start[rows] // _SECOND, end[rows] // _SECOND)
 
 
 def overlaps(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of visits of two people who were together for `MINUTES` or more, both ways round: positions, seconds."""
     if not len(visits.row):
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    _, code = np.unique(visits.place, return_inverse=True)
     first = visits.start.min()
     width = int(max(visits.start.max(), visits.end.max()) - first) + 2
-    keys = code * width + (visits.start - first)
-    after = np.searchsorted(keys, code * width + (visits.end - first))  # the first that begins when it has ended
+    keys = visits.place * width + (visits.start - first)
+    after = np.searchsorted(
+        keys, visits.place * width + (visits.end - first)
+    )  # the first that begins when it has ended
     number = np.maximum(after - np.arange(len(keys)) - 1, 0)
     one = np.repeat(np.arange(len(keys)), number)
     other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(number) - number, number)
@@ -127,68 +127,90 @@ class Companions:
     """Who was with whom, and where how often, in the days before; and all that overlap."""
 
     pairs: tuple[np.ndarray, np.ndarray, np.ndarray]  # of `overlaps`
-    together: set[tuple[int, int]]  # who was with whom, anywhere that few go to
-    visits: dict[tuple[int, int], int]  # person and place → visits
-    times: dict[tuple[int, int], dict[int, int]]  # person and place → companion → visits with them
+    couple: np.ndarray  # int64, by pair: code of the two people
+    before: np.ndarray  # bool, by pair: whether they were together in the days before
+    spot: np.ndarray  # int64 [n] code of the person and place of each visit
+    usual: np.ndarray  # int64 [K, 4] spot, usual companion there, visits with them, visits; by spot
 
     @classmethod
     def of(cls, visits: Visits, is_history: np.ndarray) -> Companions:
         pairs = overlaps(visits)
         one, other, _ = pairs
-        old = is_history[visits.row]
+        old, people = is_history[visits.row], int(visits.agent.max(initial=0)) + 1
         before = old[one] & old[other]
-        together = set(zip(visits.agent[one[before]].tolist(), visits.agent[other[before]].tolist(), strict=True))
-        number: dict[tuple[int, int], int] = {}
-        for person, place in zip(visits.agent[old].tolist(), visits.place[old].tolist(), strict=True):
-            number[person, place] = number.get((person, place), 0) + 1
-        times: dict[tuple[int, int], dict[int, int]] = {}
-        for i, companion in sorted(set(zip(one[before].tolist(), visits.agent[other[before]].tolist(), strict=True))):
-            own = times.setdefault((int(visits.agent[i]), int(visits.place[i])), {})
-            own[companion] = own.get(companion, 0) + 1
-        return cls(pairs, together, number, times)
+        couple = visits.agent[one].astype(np.int64) * people + visits.agent[other]
+        _, spot = np.unique(visits.place * people + visits.agent, return_inverse=True)
+        number = np.bincount(spot[old], minlength=len(spot))
+        visit, companion = np.divmod(np.unique(one[before] * people + visits.agent[other[before]]), people)
+        with_whom, times = np.unique(spot[visit] * people + companion, return_counts=True)
+        where, whom = np.divmod(with_whom, people)
+        is_usual = (number[where] >= VISITS) & (times >= SHARE * number[where])
+        usual = np.stack([where, whom, times, number[where]], axis=1)[is_usual]
+        return cls(pairs, couple, before, spot, usual)
 
 
 def _first_times(visits: Visits, history: Companions, incident: np.ndarray, is_known: np.ndarray) -> list[Fact]:
     """Events of incidents that were spent with somebody whom the person never was with before."""
     one, other, seconds = history.pairs
-    minutes: dict[tuple[int, int], float] = {}
     who, whom = visits.agent[one], visits.agent[other]
-    for n in np.flatnonzero((incident[visits.row[one]] >= 0) & is_known[who] & is_known[whom]).tolist():
-        if (int(who[n]), int(whom[n])) not in history.together:
-            key = int(visits.row[one[n]]), int(whom[n])
-            minutes[key] = minutes.get(key, 0.0) + float(seconds[n]) / 60
-    return [(row, FIRST, other, length, 0, 0) for (row, other), length in minutes.items()]
+    new = np.flatnonzero((incident[visits.row[one]] >= 0) & is_known[who] & is_known[whom])
+    new = new[~_are_among(history.couple[new], history.couple[history.before])]
+    rows_and_others = np.stack([visits.row[one[new]], whom[new]], axis=1)
+    facts, each = np.unique(rows_and_others, axis=0, return_inverse=True)
+    minutes = np.bincount(each.ravel(), weights=seconds[new] / 60, minlength=len(facts))
+    return [
+        (row, FIRST, who, length, 0, 0) for (row, who), length in zip(facts.tolist(), minutes.tolist(), strict=True)
+    ]
 
 
 def _absent_companions(
     visits: Visits, history: Companions, incident: np.ndarray, whereabouts: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> list[Fact]:
     """Events of incidents without somebody who is usually there too, and who was seen elsewhere at that time."""
-    one, other, _ = history.pairs
-    present = set(zip(one.tolist(), visits.agent[other].tolist(), strict=True))
-    is_seen = Whereabouts(*whereabouts)
-    facts: list[Fact] = []
-    for i in np.flatnonzero(incident[visits.row] >= 0).tolist():
-        where = int(visits.agent[i]), int(visits.place[i])
-        number = history.visits.get(where, 0)
-        for whom, times in history.times.get(where, {}).items():
-            usual = number >= VISITS and times >= SHARE * number
-            if usual and (i, whom) not in present and is_seen(whom, int(visits.start[i] + visits.end[i]) // 2):
-                facts.append((int(visits.row[i]), WITHOUT, whom, 0.0, times, number))
-    return facts
+    (one, other, _), usual = history.pairs, history.usual
+    of_incident = np.flatnonzero(incident[visits.row] >= 0)
+    first, last = (np.searchsorted(usual[:, 0], history.spot[of_incident], side) for side in ("left", "right"))
+    visit = np.repeat(of_incident, last - first)
+    entry = np.arange(len(visit)) + np.repeat(first - (np.cumsum(last - first) - (last - first)), last - first)
+    people = int(visits.agent.max(initial=0)) + 1
+    is_there = _are_among(visit * people + usual[entry, 1], one * people + visits.agent[other])
+    visit, entry = visit[~is_there], entry[~is_there]
+    middle = (visits.start[visit] + visits.end[visit]) // 2
+    is_seen = _are_seen(usual[entry, 1], middle, whereabouts)
+    return [
+        (row, WITHOUT, whom, 0.0, times, number)
+        for row, (_, whom, times, number) in zip(
+            visits.row[visit[is_seen]].tolist(), usual[entry[is_seen]].tolist(), strict=True
+        )
+    ]
 
 
-class Whereabouts:
-    """Whether anything is known of a person at a moment: silence is no absence."""
+def _are_among(few: np.ndarray, many: np.ndarray) -> np.ndarray:
+    """Which of a few numbers are among many, which are not put in order: bool [few]."""
+    numbers, each = np.unique(few, return_inverse=True)
+    if not len(numbers):
+        return np.zeros(0, bool)
+    at = np.minimum(np.searchsorted(numbers, many), len(numbers) - 1)
+    return (np.bincount(at[numbers[at] == many], minlength=len(numbers)) > 0)[each]
 
-    def __init__(self, agent: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
-        order = np.lexsort((start, agent))
-        self.agent, self.start, self.end = agent[order], start[order] // _SECOND, end[order] // _SECOND
 
-    def __call__(self, agent: int, moment: int) -> bool:
-        first, last = np.searchsorted(self.agent, [agent, agent + 1])
-        at = first + int(np.searchsorted(self.start[first:last], moment, "right")) - 1
-        return at >= first and bool(self.end[at] > moment)
+def _are_seen(
+    people: np.ndarray, moment: np.ndarray, whereabouts: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Whether anything is known of people at moments (s): silence is no absence. `whereabouts` are everybody's events:
+    codes of people, starts and ends (µs). bool [n]."""
+    agent, start, end = whereabouts
+    is_asked = np.zeros(int(agent.max(initial=0)) + 1, bool)
+    is_asked[people] = True
+    rows = np.flatnonzero(is_asked[agent])
+    rows = rows[np.lexsort((start[rows], agent[rows]))]
+    if not len(rows):
+        return np.zeros(len(people), bool)
+    own, begin = agent[rows], start[rows] // _SECOND
+    least = int(min(begin.min(), moment.min(initial=0)))
+    width = int(max(begin.max(), moment.max(initial=0))) - least + 1
+    at = np.searchsorted(own * width + (begin - least), people * width + (moment - least), "right") - 1
+    return (at >= 0) & (own[at] == people) & (end[rows[at]] // _SECOND > moment)
 
 
 def find_groups(incidents: pa.Table, schema: EventSchema) -> pa.Table:
@@ -221,10 +243,11 @@ def find_groups(incidents: pa.Table, schema: EventSchema) -> pa.Table:
 
 def _chains(place: np.ndarray, start: np.ndarray, end: np.ndarray) -> list[slice]:
     """Runs of two or more rows of one place that overlap one with the next by `MINUTES` or more."""
-    runs, first = [], 0
-    for i in range(1, len(place) + 1):
-        latest = end[first:i].max() - 60 * MINUTES * _SECOND
-        if i < len(place) and place[i] == place[first] and start[i] <= latest:
+    runs, first, latest = [], 0, 0
+    places, starts, ends = (values.tolist() for values in (place, start, end))
+    for i in range(1, len(places) + 1):
+        latest = max(latest, ends[i - 1]) if i - 1 > first else ends[i - 1]
+        if i < len(places) and places[i] == places[first] and starts[i] <= latest - 60 * MINUTES * _SECOND:
             continue
         if i - first > 1:
             runs.append(slice(first, i))
@@ -248,12 +271,14 @@ class _Words:
     def without(self, row: int, who: str, times: int, visits: int) -> str:
         return say("without", who=who, times=times, visits=visits, place=self._place(row))
 
+    @cached_property
+    def clock(self) -> LocalTime:
+        return local_time(self.events[self.schema.time], zone_of(self.events, self.schema))
+
     def group(self, row: int, people: Sequence[str]) -> str:
-        one = self.events.slice(row, 1)
-        clock = local_time(one[self.schema.time], zone_of(one, self.schema))
         return say(
             "group", who=f"{', '.join(people[:-1])} and {people[-1]}", place=self._place(row),
-            clock=clock_words(float(clock.minute[0])), date=date_words(int(clock.day[0])),
+            clock=clock_words(float(self.clock.minute[row])), date=date_words(int(self.clock.day[row])),
         )  # fmt: skip
 
 

@@ -60,9 +60,17 @@ class FastHeads:
         )
 
     def __call__(
-        self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, *, targets: Targets
+        self,
+        hidden: Tensor,
+        memory: Memory,
+        pointers: Pointers,
+        owner: Tensor,
+        *,
+        targets: Targets,
+        elsewhere: Tensor | None = None,
     ) -> Outlook:
-        """hidden [B, T, D], memory and pointers of E entities, owner [B] among them -> leading dimensions [T, B]."""
+        """hidden [B, T, D], memory and pointers of E entities, owner [B] among them -> leading dimensions [T, B]. The
+        events that are `elsewhere`, at no own place, are found where they are not told."""
         K = memory.absent.shape[1]
         own_slot = targets.slot.clamp(max=K - 1)
         new = (targets.slot >= K) | memory.absent[owner, own_slot]
@@ -70,7 +78,7 @@ class FastHeads:
         at = torch.where(new, K, own_slot)
         place = _take(places, at)
         category = torch.zeros_like(place)
-        fresh = new.nonzero()[:, 0]
+        fresh = new.nonzero()[:, 0] if elsewhere is None else elsewhere
         if len(fresh):
             some = targets[fresh]
             density = self._density(hidden[fresh], memory, pointers, owner[fresh], targets=some)

@@ -128,10 +128,10 @@ class MemoryModel(NetworkSource):
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
         config = self.config
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
+        data, questions, row = self._questions(events, before, habits)
         with _ASKING:
-            data, questions, row = self._questions(events, before, habits)
             samples_in_order = sample_memory(self.network, data, questions, samples, seed=seed, precision=precision)
-            self.samples = by_row = samples_in_order.by_row(row, events.num_rows)
+        self.samples = by_row = samples_in_order.by_row(row, events.num_rows)
         return {**by_row.terms, DOUBT: by_row.epistemic, NOISE: by_row.aleatoric}
 
     # ------------------------------------------------------------------------------------------ steps
@@ -167,9 +167,10 @@ class MemoryModel(NetworkSource):
 
     def _own_places(self, habits: Habits) -> OwnPlaces:
         """Kept for the habits of the latest question: live scoring asks again and again."""
-        if self._places_cache is None or self._places_cache[0] is not habits:
-            self._places_cache = (habits, OwnPlaces.fit(habits, self.config.model.places))
-        return self._places_cache[1]
+        latest = self._places_cache  # another thread may put in another's
+        if latest is None or latest[0] is not habits:
+            latest = self._places_cache = (habits, OwnPlaces.fit(habits, self.config.model.places))
+        return latest[1]
 
 
 def new_network(encoder: Encoder, frame: Frame, config: Config) -> DualTransformer:

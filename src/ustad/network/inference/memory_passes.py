@@ -40,7 +40,8 @@ class EntityMaps:
     place_maps: tuple[OwnPlaceMaps, ...]  # by block
     pointers: Pointers
     owner: Tensor  # int64 [B], ascending
-    counts: tuple[int, ...]  # questions of each entity; not asked for on a GPU, which would have to wait for it
+    counts: tuple[int, ...]  # questions of each entity; none on a GPU, which takes all entities together
+    elsewhere: Tensor | None = None  # int64: questions about events at no own place, where that is known beforehand
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,11 @@ class MemoryPasses(Passes):
             self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
             self.heads = FastHeads(network)
 
-    def know(self, memory: Memory, counts: Tensor) -> EntityMaps:
-        """What the passes need of E entities, once for all their questions, which stand together: counts [E]."""
+    def know(
+        self, memory: Memory, counts: Tensor, *, questions: int | None = None, elsewhere: Tensor | None = None
+    ) -> EntityMaps:
+        """What the passes need of E entities, once for all their questions, which stand together: counts [E]. A GPU
+        that is told the number of `questions` and which are `elsewhere` never has to be waited for."""
         places = self.network.memory
         new = places.new_token.expand(len(memory.tokens), 1, -1)
         own = places.own(torch.cat([memory.tokens, new], dim=1))
@@ -139,8 +143,9 @@ class MemoryPasses(Passes):
             own,
             tuple(cross.map_places(memory) for cross in self.crosses),
             self.heads.pointers(memory),
-            torch.arange(len(counts), device=counts.device).repeat_interleave(counts),
+            torch.repeat_interleave(counts, output_size=questions),
             tuple(counts.tolist()) if counts.device.type == "cpu" else (),
+            elsewhere,
         )
 
     def outlook(self, embeddings: Tensor, window: WindowRows, entities: EntityMaps, targets: Targets) -> Outlook:
@@ -172,7 +177,8 @@ class MemoryPasses(Passes):
 
     def foresee(self, states: Tensor, entities: EntityMaps, targets: Targets) -> Outlook:
         """From states [B, T, D]: leading dimensions [T, B]."""
-        return self.heads(states, entities.memory, entities.pointers, entities.owner, targets=targets)
+        own_places = (entities.memory, entities.pointers, entities.owner)
+        return self.heads(states, *own_places, targets=targets, elsewhere=entities.elsewhere)
 
     def _contextualise(self, x: Tensor, flat: Tensor, length: int, entities: EntityMaps) -> Tensor:
         """States [B·T·L, D] of windows of one length to those of their rows `flat` [B, T]: [B, T, D]."""

@@ -8,6 +8,7 @@ what was expected. Dropout masks come from the counter, so nothing depends on ba
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -33,6 +34,7 @@ from ustad.network.place_counts import MemoryTensors
 from ustad.network.place_memory import Outlook
 from ustad.network.training.memory_step import Data, targets_of
 from ustad.progress import track
+from ustad.torch_device import send
 
 Precision = Literal["auto", "fp32", "bf16"]
 RAW = ("memory_place", "memory_start", "memory_duration")
@@ -80,9 +82,10 @@ def sample_memory(
     out = _empty(len(queries))
     T = samples if config.epistemic else 1
 
-    def answer(passes: MemoryPasses, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
-        _store(out, index, _ask(passes, data, embeddings, slices))
-        return len(index)
+    def answer(
+        passes: MemoryPasses, embeddings: Tensor, index: np.ndarray, slices: Slices
+    ) -> tuple[np.ndarray, Tensor]:
+        return index, _summarise(_ask(passes, data, embeddings, slices))
 
     def run(budget: Budget) -> None:
         threads = WorkerThreads(lambda: MemoryPasses(network, _kind(precision, device)), device)
@@ -92,8 +95,11 @@ def sample_memory(
                     network, data.events, part.events, T, seed=seed, tokens=budget.tokens, threads=threads
                 )
                 batches = part.batches(budget.tokens // T, device, _room(config) // T)
-                for count in threads.each(answer, ((embeddings, *batch) for batch in batches)):
-                    advance(count)
+                results = []
+                for index, lines in threads.each(answer, ((embeddings, *batch) for batch in batches)):
+                    results.append((index, lines))
+                    advance(len(index))
+                _store(out, *zip(*results, strict=True))
 
     budget = run_within(run, budget, device)
     if precision == "auto" and not np.isfinite(out.epistemic).all():
@@ -113,11 +119,21 @@ def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -
         memory.slot[index],
         slices.target - slices.start,
     )
-    entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
+    entity, counts, elsewhere = (send(values, embeddings.device) for values in _whose(memory, slices.event))
     places = memory.sum_counts(entity), memory.x[entity], memory.y[entity], memory.category[entity]
-    entities = passes.know(passes.network.memory.remember(*places), counts)
+    entities = passes.know(
+        passes.network.memory.remember(*places), counts, questions=len(slices.event), elsewhere=elsewhere
+    )
     outlook = passes.outlook(embeddings, window, entities, targets_of(memory, slices.target))
     return at_most_usual(outlook, memory, slices.target)
+
+
+def _whose(memory: MemoryTensors, event: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entities that events [B] are of, as they follow each other, how many events of each, and which events are at
+    none of its own places: int64 each, found on the host."""
+    owner = memory.owner_index[event]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    return owner[first], np.diff(first, append=len(owner)), np.flatnonzero(memory.is_elsewhere[event])
 
 
 def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
@@ -170,17 +186,22 @@ def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
     return {name: np.log(T) - torch.logsumexp(values.float(), dim=0) for name, values in zip(RAW, parts, strict=True)}
 
 
-def _store(out: MemorySamples, rows: np.ndarray, outlook: Outlook) -> None:
-    """Means over samples, in at least fp32: outlook [T, B, …]."""
+def _summarise(outlook: Outlook) -> Tensor:
+    """Means over samples, in at least fp32: outlook [T, B, …] -> float32 [8, B], in the order of `MemorySamples`."""
     terms = chain_terms(outlook)
     aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
     slot, start = (values.exp().mean(dim=0).argmax(dim=-1) for values in (outlook.places, outlook.starts))
     median = (outlook.durations.exp().mean(dim=0).cumsum(dim=-1) < 0.5).sum(dim=-1)
     results = [*terms.values(), aleatoric, epistemic, slot, start, median]
-    lines = torch.stack([values.to(torch.float32) for values in results]).cpu().numpy()  # one transfer for all
+    return torch.stack([values.to(torch.float32) for values in results])
+
+
+def _store(out: MemorySamples, rows: Sequence[np.ndarray], lines: Sequence[Tensor]) -> None:
+    """What `_summarise` said of batches of questions, which are these rows; one transfer for all."""
     rest = (out.aleatoric, out.epistemic, out.expected_slot, out.expected_start, out.expected_duration)
-    for column, line in zip((*(out.terms[name] for name in terms), *rest), lines, strict=True):
-        column[rows] = line
+    at = np.concatenate(rows)
+    for column, line in zip((*out.terms.values(), *rest), torch.cat(list(lines), dim=1).cpu().numpy(), strict=True):
+        column[at] = line
 
 
 def uncertainties(distributions: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_ter
 from ustad.network.inference.worker_threads import WorkerThreads
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.progress import say, track
+from ustad.torch_device import send
 
 Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
@@ -195,16 +196,13 @@ def run_within(work: Callable[[Budget], None], budget: Budget, device: torch.dev
 # ------------------------------------------------------------------------------------------ two levels
 @dataclass(frozen=True)
 class Slices:
-    """B slices of one length on the device: events start … stop of the tensors, `where` … of the shared ones."""
+    """B slices of one length on the device: events `start` … of the tensors, `where` … of the shared ones."""
 
     where: Tensor
     start: Tensor
-    stop: Tensor
     target: Tensor
-
-    @property
-    def length(self) -> int:
-        return int(self.stop[0] - self.start[0])
+    length: int
+    event: np.ndarray  # the targets, on the host
 
 
 def embed_samples(
@@ -225,7 +223,7 @@ def embed_samples(
     embeddings = network.masked_token.new_empty(T, len(events), config.width)
 
     def embed(passes: Passes, begin: int) -> None:
-        index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
+        index = send(events[begin : begin + size], tensors.device)
         keep = None
         if has_dropout:
             keep = keep_masks(tensors.key[index], seed, T, F, width=config.width, rate=config.dropout)
@@ -310,8 +308,8 @@ class _Partition:
             for begin in range(0, len(group), size):
                 pick = group[begin : begin + size]
                 q = self.queries.take(pick)
-                columns = (self.where[pick], q.start, q.stop, q.target)
-                yield self.index[pick], Slices(*(torch.from_numpy(c).to(device) for c in columns))
+                where, start, target = send(np.stack([self.where[pick], q.start, q.target]), device).unbind()
+                yield self.index[pick], Slices(where, start, target, int(q.length[0]), q.target)
 
 
 def cut_queries(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
