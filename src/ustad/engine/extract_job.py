@@ -20,7 +20,7 @@ import pyarrow as pa
 from ustad.config import ExtractionConfig
 from ustad.engine import buckets
 from ustad.engine.cluster import connect
-from ustad.engine.folder import Place, is_uri
+from ustad.engine.folder import Place, is_uri, on_this_machine
 from ustad.engine.jobs import Job, Task
 from ustad.mobility.archives import is_archive
 from ustad.mobility.exports import gives_stays
@@ -75,12 +75,12 @@ def extract(
     source_list = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if _is_for_one_machine(source_list):
         say("archives and exports that hold stays are read by this machine alone, without Ray")
-        if not place.local:
-            raise DataError(f"{out}: stays of exports and archives are written to a local folder; choose another --out")
-        return extract_here(
-            source_list, place.path, config, pois, timezone=timezone, on_error=on_error, workers=workers, times=times,
-            places=places, agent=agent, layout=layout,
-        )  # fmt: skip
+        with on_this_machine(place, "meta.json") as folder:
+            summary = extract_here(
+                source_list, folder, config, pois, timezone=timezone, on_error=on_error, workers=workers, times=times,
+                places=places, agent=agent, layout=layout,
+            )  # fmt: skip
+        return replace(summary, out=Path(str(out)))
     files, rows, meta, near = _files(source_list, place)
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
