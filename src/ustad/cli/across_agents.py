@@ -29,7 +29,7 @@ class AcrossAgents:
         """The scores of a part without alerts of unusual days; its incidents follow, as in `rewrite_alerts`."""
         import pyarrow.compute as pc
 
-        from ustad.mobility.places import set_columns
+        from ustad.files import set_columns
 
         events = self.days.take_off(number, part.events)
         if events is part.events or part.incidents is None:

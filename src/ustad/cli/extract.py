@@ -236,7 +236,7 @@ def _carry_labels(files: dict[str, Path], directory: Path) -> list[str]:
 
 def _match(labels: Path, directory: Path) -> list[str]:
     from ustad.files import find_table, read_table, write_table
-    from ustad.simulate.labels import match_labels
+    from ustad.simulate import match_labels
 
     truth, stays = read_table(labels), read_table(find_table(directory, "stays") or directory / "stays.parquet")
     if not {"agent_id", "started_at", "finished_at"} <= set(truth.column_names):
