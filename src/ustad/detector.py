@@ -47,11 +47,6 @@ from ustad.trip_features import TripFeatures
 from ustad.versions import find_model
 
 
-def _ask(rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Request:
-    """Intervals are measured of every event, so they are details of every event."""
-    return Request(rule or AlertRule(), reasons, coverage, details or coverage is not None)
-
-
 class Detector:
     """Finds unusual events and entities.
 
@@ -154,7 +149,7 @@ class Detector:
         asks for all of them, with prediction intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of
         normal events (preset `paper`).
         """
-        request = _ask(rule, reasons, coverage, details)
+        request = Request.of(rule, reasons, coverage, details)
         parts = self._run(data, context, everything, request, entities=None)
         scores = parts.whole()
         return replace(scores, run={**scores.run, **self.run_facts(parts.span.first, parts.span.last)})
@@ -175,7 +170,7 @@ class Detector:
 
         Iterate over it for the `Scores` of each part; afterwards its `notes` say rule, threshold and warnings.
         """
-        request = _ask(rule, reasons, coverage, details)
+        request = Request.of(rule, reasons, coverage, details)
         return self._run(
             data, context, everything, request, entities=scored_parts.ENTITIES if entities is None else entities
         )

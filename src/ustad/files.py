@@ -76,6 +76,22 @@ def plain_identifiers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return text
 
 
+def set_columns(table: pa.Table, /, **columns: Any) -> pa.Table:
+    """The table with columns, arrays or values, in the place of those of the same name, or appended."""
+    for name, values in columns.items():
+        column = as_column(values)
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, column)
+        else:
+            table = table.append_column(name, column)
+    return table
+
+
+def as_column(values: Any) -> pa.Array | pa.ChunkedArray:
+    """Values as arrow has them, NaN as null."""
+    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+
+
 def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet under a temporary name, then rename, so that nobody sees half a table."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow.csv as pa_csv
 import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 import pytest
 import torch
 from same_tables import Deadly, assert_same
@@ -20,6 +22,7 @@ from ustad.engine.score_job import score
 from ustad.files import find_table
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.rejection import WITHHELD
 
 
 @pytest.fixture(scope="session")
@@ -159,12 +162,7 @@ def test_weights_rules_and_days_do_on_a_cluster_what_they_do_locally(
     more = ["--top", "25"]
     for name, option in (("weights.json", "--weights"), ("rules.yaml", "--rules"), ("days.csv", "--calendar")):
         more += [option, str(tmp_path / name)]
-    for engine in ("local", "ray"):
-        verb = ["score", str(model_directory), str(town_directory), "--out", str(tmp_path / engine), *more]
-        with pytest.raises(SystemExit) as done:
-            main([*verb, "--engine", engine, *(["--workers", "1", "--partitions", "2"] if engine == "ray" else [])])
-        assert done.value.code == 0
-    local, ray = (Scores.load(tmp_path / engine) for engine in ("local", "ray"))
+    local, ray = score_both_ways(tmp_path, model_directory, town_directory, more)
     columns = ["agent_id", "started_at", "alert", "hidden_by", "learned_score", "reason"]
     assert_same(local.events.select(columns), ray.events.select(columns), ["agent_id", "started_at"])
     assert local.run["hidden"] == ray.run["hidden"]
@@ -174,9 +172,37 @@ def test_weights_rules_and_days_do_on_a_cluster_what_they_do_locally(
     assert local.run["warnings"] == ray.run["warnings"]
 
 
-def test_a_cluster_refuses_in_one_line_what_it_cannot_do_elsewhere(model_directory, tmp_path, capsys):
-    (tmp_path / "weights.json").write_text(json.dumps({"weights": {"start": 0.3}}))
-    with pytest.raises(SystemExit):
-        main(["score", str(model_directory), "data", "--engine", "ray", "--out", "s3://bucket/x", "--weights",
-              str(tmp_path / "weights.json")])  # fmt: skip
-    assert "this machine; copy it afterwards" in " ".join(capsys.readouterr().err.split())
+def score_both_ways(tmp_path, model, data, flags):
+    """The verb on both executors."""
+    for engine in ("local", "ray"):
+        verb = ["score", str(model), str(data), "--out", str(tmp_path / engine), *flags]
+        with pytest.raises(SystemExit) as done:
+            main([*verb, "--engine", engine, *(["--workers", "1", "--partitions", "2"] if engine == "ray" else [])])
+        assert done.value.code == 0
+    return tuple(Scores.load(tmp_path / engine) for engine in ("local", "ray"))
+
+
+def test_intervals_rejection_and_curves_are_those_of_a_local_run(cluster, paper_model, town_directory, tmp_path):
+    flags = ["--coverage", "0.8", "--reject", "0.1", "--curves", "--top", "25", "--reasons", "all"]
+    local, ray = score_both_ways(tmp_path, paper_model, town_directory, flags)
+    assert local.run["rejected"]["withheld"] == ray.run["rejected"]["withheld"] > 0
+    assert local.run["coverage"] == ray.run["coverage"] == 0.8
+    assert_same(local.events, ray.events, ["agent_id", "started_at"], 1e-6)
+    assert_same(local.details, ray.details, ["agent_id", "started_at"])
+    assert_same(local.agents, ray.agents, ["agent_id"], 1e-6)
+    assert_same(local.incidents, ray.incidents, ["incident_id"], 1e-6)
+    assert {"low_duration", "set_poi"} <= set(ray.details.column_names)
+    curves = [pa_csv.read_csv(tmp_path / engine / "rejection.csv") for engine in ("local", "ray")]
+    assert curves[0].drop_columns("error").equals(curves[1].drop_columns("error"))
+    np.testing.assert_allclose(curves[0]["error"], curves[1]["error"], rtol=1e-6)
+    assert (tmp_path / "ray" / "alerts.csv").read_text().count(WITHHELD) > 0
+
+
+def test_meetings_company_and_groups_are_those_of_a_local_run(cluster, model_directory, town_directory, tmp_path):
+    score_both_ways(tmp_path, model_directory, town_directory, ["--top", "25"])
+    for name in ("meetings", "company", "groups"):
+        files = [tmp_path / engine / f"{name}.parquet" for engine in ("local", "ray")]
+        assert files[0].exists() == files[1].exists(), name
+        if files[0].exists():
+            assert pq.read_table(files[1]).equals(pq.read_table(files[0])), name
+    assert (tmp_path / "ray" / "company.parquet").exists()

@@ -1,7 +1,6 @@
 """The direction of imports, and what a bare GPU machine can import."""
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -187,8 +186,21 @@ def test_help_starts_without_numpy_arrow_and_torch() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ doors
-#: Rooms whose `__init__` names the modules that others may import.
-DOORS = ("scoring", "habits", "network", "own_values", "live", "engine")
+ROOMS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
+
+
+def read_door(name: str) -> tuple[str, ...]:
+    """`DOOR` of a room: the modules that others may import."""
+    for node in ast.parse((SOURCE / name / "__init__.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DOOR":
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{name} has no door")
+
+
+def is_module(name: str, module: str) -> bool:
+    """Else it is something that the room's `__init__` gives to everybody."""
+    path = (SOURCE / name).joinpath(*module.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 def imported_modules(path: Path) -> set[tuple[str, str]]:
@@ -201,17 +213,44 @@ def imported_modules(path: Path) -> set[tuple[str, str]]:
         elif isinstance(node, ast.Import):
             names = [alias.name.split(".")[1:] for alias in node.names if alias.name.startswith("ustad.")]
             pairs |= {(first, ".".join(rest)) for first, *rest in names}
-    return {pair for pair in pairs if pair[0] != room(path)}
+    return {pair for pair in pairs if pair[0] != room(path) and pair[0] in ROOMS and is_module(*pair)}
 
 
-def test_other_rooms_are_entered_through_their_doors():
-    doors = {name: importlib.import_module(f"ustad.{name}").DOOR for name in DOORS}
-    for name, door in doors.items():
-        for module in door:
-            assert (SOURCE / name).joinpath(*module.split(".")).with_suffix(".py").exists(), f"{name}.{module}"
-    imports = {(room(path), *pair) for path in modules() for pair in imported_modules(path)}
-    past = {(here, f"{name}.{module}") for here, name, module in imports if name in doors and module not in doors[name]}
-    assert past == set()
+def entered_modules() -> dict[str, set[str]]:
+    """Of each room the modules that others import."""
+    imports = {pair for path in modules() for pair in imported_modules(path)}
+    return {name: {module for here, module in imports if here == name} for name in ROOMS}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_every_room_is_entered_through_its_door_alone(name):
+    door = read_door(name)
+    assert list(door) == sorted(set(door))
+    past = entered_modules()[name] - set(door)
+    assert not past, f"{name}: {past} are imported past the door; use what DOOR names, or put it there"
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_no_door_is_wider_than_needed(name):
+    assert set(read_door(name)) <= entered_modules()[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "entered"),
+    [
+        ("from ustad.habits.kernels import presence", {("habits", "kernels")}),
+        ("from ustad.page import queries, WEB", {("page", "queries")}),  # the other is what the room itself gives
+        ("import ustad.network.inference.sampling", {("network", "inference.sampling")}),
+        ("def f():\n    from ustad.lab.red_team import inject", {("lab", "red_team")}),
+        ("from ustad.tables import DataError", set()),
+        ("from ustad.cli.shared import out", set()),
+    ],
+)
+def test_what_is_imported_from_a_room_is_seen(tmp_path, monkeypatch, line, entered):
+    monkeypatch.setattr(sys.modules[__name__], "room", lambda path: "cli")
+    file = tmp_path / "verb.py"
+    file.write_text(line)
+    assert imported_modules(file) == entered
 
 
 def test_scoring_knows_nothing_of_its_sources():

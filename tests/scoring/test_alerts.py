@@ -311,6 +311,16 @@ def _parts() -> Parts:
     return Parts(("a", "b"), error, error, au, np.zeros_like(au), np.zeros(3000))
 
 
+def test_curves_do_not_depend_on_the_order_of_equally_certain_events() -> None:
+    generator = np.random.default_rng(3)
+    errors, total = generator.random(60), np.repeat([1.0, 2.0, 3.0], 20)
+    order = generator.permutation(60)
+    curve = rejection_curve(errors, total)["error"].to_numpy()
+    np.testing.assert_allclose(rejection_curve(errors[order], total[order])["error"].to_numpy(), curve, rtol=1e-12)
+    assert curve[5] == pytest.approx(errors[:20].mean())  # 18 of the surest twenty stand for all of them
+    assert curve[-1] == pytest.approx(errors.mean())
+
+
 def test_error_falls_as_the_unsure_are_rejected() -> None:
     parts = _parts()
     curve = rejection_curve(parts.error[:, 0], uncertainty(parts, "standardised"), np.array([0.2, 0.5, 1.0]))

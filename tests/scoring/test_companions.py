@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ustad.cli import score
+from ustad.cli.after_scores import AfterScores, DaysWish
 from ustad.cli.group_people import note_company
 from ustad.dataset import Dataset
 from ustad.schema import mobility_schema
@@ -142,5 +142,5 @@ def test_tables_of_an_earlier_run_go_when_days_are_not_grouped(tmp_path: Path) -
     names = ("meetings.parquet", "company.parquet", "groups.parquet")
     for name in (*names, "events.parquet"):
         pq.write_table(pa.table({"x": [1]}), tmp_path / name)
-    score._After({}, score._Days(None, None, group=False), []).apply({}, tmp_path, SCHEMA)
+    AfterScores({}, DaysWish(None, None, group=False), []).apply({}, tmp_path, SCHEMA)
     assert [file.name for file in tmp_path.iterdir()] == ["events.parquet"]

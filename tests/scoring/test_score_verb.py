@@ -112,6 +112,48 @@ def test_many_people_are_scored_part_by_part_with_the_same_result(
     assert len(pa_csv.read_csv(tmp_path / "parts" / "alerts.csv")) == 9
 
 
+def test_predictions_are_withheld_part_by_part_as_in_memory(
+    trained: Path, town_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ustad.scores import Scores
+    from ustad.scoring import scored_parts
+
+    if trained.parent.name.startswith("quick"):
+        pytest.skip("predictions are the network's")
+    flags = ["--coverage", 0.8, "--reject", 0.1, "--curves", "--top", 40]
+    assert run("score", trained, town_directory, "--out", tmp_path / "whole", *flags) == 0
+    monkeypatch.setattr(scored_parts, "ENTITIES", 7)
+    assert run("score", trained, town_directory, "--out", tmp_path / "parts", *flags) == 0
+    assert len(list((tmp_path / "parts" / "details").glob("*.parquet"))) == 4
+    whole, parts = (Scores.load(tmp_path / n) for n in ("whole", "parts"))
+    for name, key in (
+        ("events", "stay_id"),
+        ("details", "stay_id"),
+        ("agents", "agent_id"),
+        ("incidents", "incident_id"),
+    ):
+        one, other = (getattr(s, name).sort_by(key) for s in (whole, parts))
+        for column in ("withheld", "reason", "set_poi", "alert"):
+            if column in one.column_names:
+                assert other[column].to_pylist() == one[column].to_pylist(), (name, column)
+        for column in ("uncertainty", "low_duration", "expected_start"):
+            if column in one.column_names:
+                found, wanted = (t[column].to_numpy(zero_copy_only=False) for t in (other, one))
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=column)
+    assert parts.run["rejected"]["withheld"] == whole.run["rejected"]["withheld"] > 0
+    told = whole.events.filter(whole.events["withheld"])
+    hidden = set(zip(told["incident_id"].to_pylist(), told["reason"].to_pylist(), strict=True))
+    reasons = whole.incidents["reason"].to_pylist()
+    assert any(
+        (name, text) in hidden for name, text in zip(whole.incidents["incident_id"].to_pylist(), reasons, strict=True)
+    )
+    gone = set(told["stay_id"].to_pylist())
+    leaders = zip(whole.incidents["leading_stay_id"].to_pylist(), reasons, strict=True)
+    assert not any("Expected" in (text or "") for stay, text in leaders if stay in gone)
+    curves = [pa_csv.read_csv(tmp_path / name / "rejection.csv") for name in ("whole", "parts")]
+    np.testing.assert_allclose(curves[0]["error"], curves[1]["error"], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

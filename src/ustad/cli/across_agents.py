@@ -30,7 +30,7 @@ class AcrossAgents:
         import pyarrow.compute as pc
 
         from ustad.agent_order import add_alerts
-        from ustad.mobility.places import set_columns
+        from ustad.files import set_columns
 
         events = self.days.take_off(number, part.events)
         if events is part.events or part.incidents is None:

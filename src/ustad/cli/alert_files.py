@@ -26,8 +26,7 @@ def rewrite_alerts(place: Path, schema: Any, change: Callable[[int, Any], Any]) 
     import pyarrow.compute as pc
 
     from ustad.agent_order import add_alerts
-    from ustad.files import read_table, write_table
-    from ustad.mobility.places import set_columns
+    from ustad.files import read_table, set_columns, write_table
 
     def write_part(number: int, file: Path) -> Any:
         table = change(number, read_table(file))

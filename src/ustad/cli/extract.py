@@ -144,6 +144,7 @@ def extract(
     from dataclasses import asdict
 
     from ustad.config import ExtractionConfig
+    from ustad.engine.folder import on_this_machine
     from ustad.mobility.extraction import extract as run
     from ustad.mobility.layout import Layout
     from ustad.mobility.parameters import PROFILES, Wish
@@ -182,9 +183,11 @@ def extract(
             on_error=on_error, times=times,  # type: ignore[arg-type]  # checked above
             workers=workers,
         )  # fmt: skip
-    if out_dir.exists():  # not where the results went to another file system
-        summary.notes += _carry_labels(fixes, out_dir)
-    exports = _export(out_dir, export_as or [])
+    exports = []
+    if export_as or _find_labels(fixes):  # results on another file system are brought here for that
+        with on_this_machine(out_dir, "meta.json") as place:
+            summary.notes += _carry_labels(_find_labels(fixes), place)
+            exports = [out_dir / path.relative_to(place) for path in _export(place, export_as or [])]
     if as_json:
         print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exports]})
         return
@@ -208,18 +211,23 @@ def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | No
     out.print("nothing was written (--dry-run)")
 
 
-def _carry_labels(sources: list[str], directory: Path) -> list[str]:
-    """Labels of a data directory, from its stays to those that were extracted from its fixes; what to say of it."""
+def _find_labels(sources: list[str]) -> dict[str, Path]:
+    """The tables of labels of a data directory, by name."""
     from ustad.files import find_table
 
     source = Path(sources[0])
     if len(sources) != 1 or not source.is_dir():
-        return []
+        return {}
     files = {name: find_table(source, name) for name in ("labels", "agent_labels")}
-    notes = _match(files["labels"], directory) if files["labels"] is not None else []
-    if files["agent_labels"] is not None:
-        from ustad.files import read_table, write_table
+    return {name: file for name, file in files.items() if file is not None}
 
+
+def _carry_labels(files: dict[str, Path], directory: Path) -> list[str]:
+    """Labels of a data directory, from its stays to those that were extracted from its fixes; what to say of it."""
+    from ustad.files import read_table, write_table
+
+    notes = _match(files["labels"], directory) if "labels" in files else []
+    if "agent_labels" in files:
         table = read_table(files["agent_labels"])
         write_table(table, directory / "agent_labels.parquet")
         notes.append(f"{table.num_rows:,} labels of agents were taken over")
@@ -228,7 +236,7 @@ def _carry_labels(sources: list[str], directory: Path) -> list[str]:
 
 def _match(labels: Path, directory: Path) -> list[str]:
     from ustad.files import find_table, read_table, write_table
-    from ustad.simulate.labels import match_labels
+    from ustad.simulate import match_labels
 
     truth, stays = read_table(labels), read_table(find_table(directory, "stays") or directory / "stays.parquet")
     if not {"agent_id", "started_at", "finished_at"} <= set(truth.column_names):

@@ -48,7 +48,7 @@ class DayGroups:
         import pyarrow as pa
 
         from ustad.clock import iso_date
-        from ustad.mobility.places import set_columns
+        from ustad.files import set_columns
         from ustad.triage.hiding import COLUMN
 
         if not self.days:

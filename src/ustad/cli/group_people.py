@@ -65,8 +65,9 @@ def _read_incidents(file: Path, schema: Any) -> tuple[Any, int | None]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    names = {schema.entity, schema.event_id, schema.time, schema.end, schema.timezone, schema.habitat}
-    names |= {"incident_id", "echo", "p_value", *(column for feature in schema.features for column in feature.columns)}
+    from ustad.triage.meetings import compared_columns
+
+    names = {"incident_id", "echo", "p_value", *compared_columns(schema)}
     with pq.ParquetFile(file) as part:
         table = part.read(sorted(names & set(part.schema_arrow.names)))
     first = pc.min(table[schema.time].cast(pa.int64())).as_py()
@@ -77,10 +78,9 @@ def _read_needed(file: Path, schema: Any) -> Any:
     """The columns of a part that meetings are told by."""
     import pyarrow.parquet as pq
 
-    from ustad.triage.meetings import NEW
+    from ustad.triage.meetings import NEW, compared_columns
 
-    names = {schema.entity, schema.event_id, schema.time, schema.end, schema.timezone, schema.habitat}
-    names |= {NEW, "p_value", *(column for feature in schema.features for column in feature.columns)}
+    names = {NEW, "p_value", *compared_columns(schema)}
     with pq.ParquetFile(file) as part:
         there = set(part.schema_arrow.names)
         evidence = [f"evidence.list.element.{name}" for name in ("name", "expected")] if "evidence" in there else []

@@ -19,8 +19,7 @@ def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[
     """Choose the alerts of a directory of scores again; returns what `run.json` says from now on."""
     import pyarrow as pa
 
-    from ustad.files import read_table
-    from ustad.mobility.places import set_columns
+    from ustad.files import read_table, set_columns
     from ustad.triage.verdict_weights import COLUMN, choose_alerts, learned_column
 
     before, leaders, scores = [], [], []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json as json_module
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,10 @@ from ustad.cli.shared import (
     write_alerts,
 )
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
+
+if TYPE_CHECKING:
+    from ustad.cli.after_scores import AfterScores
+    from ustad.engine.score_job import ScoreSummary
 
 #: Tables about several people, and what their rows are called.
 _SEVERAL = {"meetings": "meeting", "groups": "group", "company": "fact about company"}
@@ -116,15 +120,14 @@ def score(
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.artefact import is_baseline
-    from ustad.cli.lab.baseline import score_baseline
-    from ustad.cli.parts import are_many, write_in_parts
-    from ustad.mobility.readers import open_data
+    from ustad.cli.after_scores import AfterScores, DaysWish
+    from ustad.engine.folder import on_this_machine
     from ustad.scoring.alerts import AlertRule
     from ustad.versions import find_model
 
     model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    after = _After.of(weights, _Days(holidays, calendar, group_days), rules)
+    after = AfterScores.of(weights, DaysWish(holidays, calendar, group_days), rules)
     # who will be an alert is known once all are scored, so every event gets its reason
     extras = _Extras.of(
         "all" if after.weights and reasons == "alerts" else reasons,
@@ -135,81 +138,135 @@ def score(
         details=details,
     )
     check_engine(engine, address, partitions, workers)
-    after.check(out_)
     event_schema = _schema(model, schema)
-    if is_baseline(model) and test_from is not None:
+    if is_baseline(model):
+        _check_baseline(engine, extras, test_from)
+    reading = {"schema": event_schema, "timezone": timezone, "on_error": on_error}
+    task = _Task(model, data, reading, rule, extras, after, everything=everything, device=device, test_from=test_from)
+    if engine == "ray":
+        after, summary = task.score_on_cluster(out_, address=address, workers=workers, partitions=partitions)
+        with on_this_machine(out_, "run.json") as place:
+            run = after.apply(summary.run, place, summary.data.schema, data=summary.data)
+            run |= {"events": summary.events, "agents": summary.agents}
+            _show(run, out_, place, summary.data.schema, json=json, explain=explain)
+        return
+    with on_this_machine(out_, "run.json") as place:
+        run, words = task.score_here(place, explain > 0)
+        _show(run, out_, place, words, json=json, explain=explain)
+
+
+def _check_baseline(engine: str, extras: _Extras, test_from: str | None) -> None:
+    """What only models of the method ustad can do. Other methods are there to be compared with, in memory."""
+    if test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
-    if is_baseline(model) and extras != _Extras():
+    if extras != _Extras():
         raise typer.BadParameter(
             "--reasons, --details, --coverage, --reject and --curves need a model of the method ustad"
         )
-    if engine == "ray" and replace(extras, reasons="flagged", details=False) != _Extras():
-        raise typer.BadParameter("--coverage, --reject and --curves need --engine local")
     if engine == "ray":
+        raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What to score, and how; the same for every executor."""
+
+    model: Path
+    data: Path
+    reading: dict[str, Any]
+    rule: Any
+    extras: _Extras
+    after: AfterScores
+    _: KW_ONLY
+    everything: bool
+    device: str
+    test_from: str | None
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule, "everything": self.everything, "reasons": self.extras.reasons,
+            "coverage": self.extras.coverage, "details": self.extras.every_detail,
+        }  # fmt: skip
+
+    def _with_rejection(self, detector: Any) -> AfterScores:
+        """What comes after scoring; with the network model where predictions are to be withheld or drawn."""
+        from ustad.cli.withhold import Rejection
+
+        extras = self.extras
+        model = detector.paper().model if extras.needs_network else None
+        if extras.reject is None and not extras.curves:
+            return self.after
+        return replace(self.after, rejection=Rejection(model, extras.reject, extras.reject_by, extras.curves))
+
+    def score_on_cluster(self, out_: Path, **where: Any) -> tuple[AfterScores, ScoreSummary]:
+        """The workers write the tables."""
+        from ustad.engine.model import ModelPlace
         from ustad.engine.score_job import score as score_on_ray
-        from ustad.schema import EventSchema
 
-        if is_baseline(model):
-            raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
+        after = self._with_rejection(ModelPlace.of(self.model).load("cpu")) if self.extras.needs_network else self.after
         summary = score_on_ray(
-            model, data, out_, rule, everything=everything, schema=event_schema, timezone=timezone, device=device,
-            on_error=on_error, workers=workers, address=address, partitions=partitions, test_from=test_from,
-            reasons=extras.reasons, details=extras.details,  # type: ignore[arg-type]  # checked above
+            self.model, self.data, out_, **self._options(), **self.reading, **where, device=self.device,
+            test_from=self.test_from, all_days=self.after.days.group,
         )  # fmt: skip
-        words = EventSchema.from_dict(summary.run["schema"])
-        run = after.apply(summary.run, out_, words)
-        _show({"events": summary.events, "agents": summary.agents, **run}, out_, words, json, explain=explain)
-        return
-    reading = {"schema": event_schema, "timezone": timezone, "on_error": on_error}
-    if is_baseline(model):
-        dataset = open_data(data, **reading)
-        scores = score_baseline(model, dataset, device, rule, everything=everything, place=out_, explain=explain > 0)
-        _finish(scores, model, data, out_, after=after, dataset=dataset, json=json, explain=explain)
-        return
-    dataset, detector = _open_both(data, reading, model, device=device, test_from=test_from)
-    if extras.reject is None and not extras.curves and are_many(dataset):
-        names = {"model": str(model.resolve()), "data": str(data.resolve())}
-        across = after.gather(dataset.schema, out_)
-        run = write_in_parts(
-            detector, dataset, out_, names, across=across,
-            rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=extras.details,
-        )  # fmt: skip
-        counts = {"events": run["events"], "agents": run["agents"]}
-        run = after.apply(run, out_, dataset.schema, across=across, data=dataset)
-        _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
-        return
-    scores = _detector_scores(detector, dataset, rule, everything, place=out_, extras=extras)
-    _finish(scores, model, data, out_, after=after, dataset=dataset, json=json, explain=explain)
+        return after, summary
+
+    def score_here(self, place: Path, explain: bool) -> tuple[dict[str, Any], Any]:
+        """In memory, or part by part where there are many entities; what the run says, and the schema."""
+        from ustad.artefact import is_baseline
+        from ustad.cli.lab.baseline import score_baseline
+        from ustad.cli.parts import are_many, write_in_parts
+        from ustad.mobility.readers import open_data
+
+        names = {"model": str(self.model.resolve()), "data": str(self.data.resolve())}
+        if is_baseline(self.model):
+            data = open_data(self.data, **self.reading)
+            scores = score_baseline(
+                self.model, data, self.device, self.rule, everything=self.everything, place=place, explain=explain
+            )
+            run = self.after.apply(_write(scores, names, place), place, data.schema, days=False, data=data)
+            return {**run, **_counts(scores)}, data.schema
+        data, detector = _open_both(self.data, self.reading, self.model, device=self.device, test_from=self.test_from)
+        after = self._with_rejection(detector)
+        if are_many(data):
+            across = after.gather(data.schema)
+            run = write_in_parts(detector, data, place, names, across=across, **self._options())
+            counts = {"events": run["events"], "agents": run["agents"]}
+            return {**after.apply(run, place, data.schema, across=across, data=data), **counts}, data.schema
+        scores = detector.score(data, **self._options())
+        write_alerts(scores.events, detector.schema, place)
+        run = after.apply(_write(scores, names, place), place, data.schema, data=data)
+        return {**run, **_counts(scores)}, data.schema
 
 
-def _finish(
-    scores: Any, model: Path, data: Path, out_: Path, *, after: _After, dataset: Any, json: bool, explain: int
-) -> None:
-    """Write scores that are in memory, and say what came out."""
-    from ustad.artefact import is_baseline
+def _write(scores: Any, names: dict[str, str], place: Path) -> dict[str, Any]:
+    """Write scores that are in memory; what the run says."""
     from ustad.scores import TABLES
 
-    scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
+    scores.run.update(names)
     for name in TABLES:  # parts that an earlier run left here
-        shutil.rmtree(out_ / name, ignore_errors=True)
-    scores.save(out_)
-    counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = after.apply(scores.run, out_, dataset.schema, days=not is_baseline(model), data=dataset)
-    _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
+        shutil.rmtree(place / name, ignore_errors=True)
+    scores.save(place)
+    return scores.run
 
 
-def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: int) -> None:
+def _counts(scores: Any) -> dict[str, int]:
+    return {name: 0 if table is None else table.num_rows for name, table in
+            (("events", scores.events), ("agents", scores.agents))}  # fmt: skip
+
+
+def _show(run: dict[str, Any], out_: Path, place: Path, words: Any, *, json: bool, explain: int) -> None:
+    """Say what came out; the tables of `out_` are read in `place`."""
     from ustad.cli.show_shares import explain as show_shares
     from ustad.schema import plural
 
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
     facts |= {k: run[k] for k in ("coverage", "rejected", "hidden", *_SEVERAL) if run.get(k) is not None}
     if json:
-        facts |= {"explained": show_shares(out_, words, explain, quiet=True)} if explain else {}
+        facts |= {"explained": show_shares(place, words, explain, quiet=True)} if explain else {}
         print_json(facts)
         return
     if explain:
-        show_shares(out_, words, explain)
+        show_shares(place, words, explain)
     counts = f", {count_words(facts['alerts'], 'alert')} (alerts.csv)" if facts["alerts"] is not None else ""
     if "hidden" in run:
         counts += f", {sum(run['hidden'].values()):,} more hidden by rules"
@@ -219,83 +276,6 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     events, entities = plural(words.event_word), plural(words.entity_word)
     out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{counts}: {out_}")
     out.print(f"next:  ustad report {out_} --out report.html")
-
-
-@dataclass(frozen=True)
-class _Days:
-    """What is asked for about whole days."""
-
-    country: str | None
-    calendar: Path | None
-    group: bool
-
-    def note(self, run: dict[str, Any], out_: Path, schema: Any, across: Any) -> dict[str, Any]:
-        """What the run says once its days have names and unusual ones are grouped."""
-        from ustad.cli.group_days import note_days
-
-        if not (self.country or self.calendar or self.group):
-            return run
-        groups = across.days if across is not None else None
-        return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group, groups=groups)
-
-
-@dataclass(frozen=True)
-class _After:
-    """What happens to alerts once scores are written, whatever wrote them: learnt weights, whole days, rules."""
-
-    weights: dict[str, float]
-    days: _Days
-    rules: list[Any]
-
-    @classmethod
-    def of(cls, weights: Path | None, days: _Days, rules: Path | None) -> _After:
-        from ustad.triage.hiding import read_rules
-        from ustad.triage.verdict_weights import read_weights
-
-        return cls(
-            read_weights(weights) if weights is not None else {}, days, read_rules(rules) if rules is not None else []
-        )
-
-    def check(self, out_: Path) -> None:
-        """Tables elsewhere are not written a second time."""
-        from ustad.engine.folder import is_uri
-
-        if is_uri(out_) and (self.weights or self.rules or self.days.country or self.days.calendar):
-            raise typer.BadParameter(
-                "--weights, --rules, --holidays and --calendar need an --out on this machine; copy it afterwards",
-                param_hint="--out",
-            )
-
-    def gather(self, schema: Any, out_: Path) -> Any:
-        """What sees the parts while they are scored; None where alerts change afterwards or days are not grouped."""
-        from ustad.cli.across_agents import AcrossAgents
-        from ustad.engine.folder import is_uri
-
-        return AcrossAgents(schema) if self.days.group and not self.weights and not is_uri(out_) else None
-
-    def apply(
-        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None, data: Any = None
-    ) -> dict[str, Any]:
-        """What the run says from then on; `data` has all days, where they are in memory."""
-        from ustad.cli.group_people import delete_earlier, note_company, note_meetings
-        from ustad.cli.hide import hide_explained
-        from ustad.cli.reweigh import reweigh_alerts
-        from ustad.engine.folder import is_uri
-        from ustad.progress import say
-
-        if is_uri(out_):
-            if self.days.group:
-                say(f"{out_}: unusual days of everybody are not looked for where tables are not on this machine")
-            return run
-        delete_earlier(out_)
-        run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
-        run = self.days.note(run, out_, schema, across) if days else run
-        run = hide_explained(out_, self.rules, schema) if self.rules else run
-        finder = across.meetings if across is not None else None
-        if not days or not self.days.group:
-            return run
-        company = note_company(out_, data) if data is not None else {}
-        return {**run, "meetings": note_meetings(out_, schema, finder), **company}
 
 
 def _schema(model: Path, file: Path | None) -> Any:
@@ -322,6 +302,16 @@ class _Extras:
     reject_by: str = "sum"
     curves: bool = False
     details: bool = False
+
+    @property
+    def needs_network(self) -> bool:
+        """Predictions are the network's."""
+        return self.coverage is not None or self.reject is not None or self.curves
+
+    @property
+    def every_detail(self) -> bool:
+        """Rejection looks at what was measured of every event."""
+        return self.details or self.reject is not None or self.curves
 
     @classmethod
     def of(
@@ -356,45 +346,3 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
     from ustad.detector import Detector
 
     return Detector.load(model, device=device).scoring_from(test_from)
-
-
-def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, place: Path, extras: _Extras) -> Any:
-    every = extras.details or extras.reject is not None or extras.curves  # these look at what was measured of all
-    scores = detector.score(
-        data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=every
-    )
-    scores = _with_rejection(detector, scores, place, extras)
-    write_alerts(scores.events, detector.schema, place)
-    return scores
-
-
-def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Extras) -> Any:
-    """Curves of error against the share kept, and predictions withheld, where asked for."""
-    from ustad.scoring.explain import term_labels
-    from ustad.scoring.rejection import agents_after, reject, rejection_curves
-    from ustad.triage.export import write_csv
-
-    if extras.reject is None and not extras.curves:
-        return scores
-    model = detector.paper().model
-    reference = model.calibration.parts
-    table = scores.with_details()
-    if extras.curves:
-        write_csv(rejection_curves(table, reference), place / "rejection.csv")
-    if extras.reject is None:
-        return scores
-    labels = term_labels(model.encoder)
-    table, threshold = reject(table, extras.reject, extras.reject_by, reference, labels=labels)  # type: ignore[arg-type]  # checked above
-    withheld = int(sum(table["withheld"].to_pylist()))
-    note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
-    return replace(
-        scores,
-        events=table.select([*scores.events.column_names, "uncertainty", "withheld"]),
-        agents=agents_after(scores.agents, table, detector.schema.entity),
-        run={**scores.run, "rejected": note},
-        details=table.select(scores.details.column_names),
-    )
-
-
-def _rows(table: Any) -> int:
-    return 0 if table is None else int(table.num_rows)

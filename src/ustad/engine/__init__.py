@@ -8,6 +8,7 @@ system pyarrow knows, and a cluster. Importing this package does not import Ray;
 DOOR = (
     "extract_job",
     "folder",
+    "model",
     "score_job",
     "simulate_job",
     "train_job",

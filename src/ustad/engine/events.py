@@ -20,9 +20,9 @@ from ustad.dataset import Dataset, event_days
 from ustad.engine import buckets
 from ustad.engine.folder import Place, is_uri
 from ustad.engine.jobs import Job, Task
+from ustad.files import set_columns
 from ustad.mobility.columns import STAY_NAMES, match_names
 from ustad.mobility.numosim import is_numosim
-from ustad.mobility.places import set_columns
 from ustad.mobility.readers import open_data
 from ustad.progress import say
 from ustad.schema import EventSchema, mobility_schema

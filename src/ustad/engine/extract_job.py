@@ -20,10 +20,8 @@ import pyarrow as pa
 from ustad.config import ExtractionConfig
 from ustad.engine import buckets
 from ustad.engine.cluster import connect
-from ustad.engine.folder import Place, is_uri
+from ustad.engine.folder import Place, is_uri, on_this_machine
 from ustad.engine.jobs import Job, Task
-from ustad.mobility.archives import is_archive
-from ustad.mobility.exports import gives_stays
 from ustad.mobility.extraction import (
     PARTITION_ROWS,
     TABLES,
@@ -38,7 +36,7 @@ from ustad.mobility.extraction import (
 from ustad.mobility.extraction import extract as extract_here
 from ustad.mobility.fix_store import AgentNumbers, MemoryStore
 from ustad.mobility.formats import estimate_rows, expand, format_of
-from ustad.mobility.given_stays import choose_files
+from ustad.mobility.given_stays import choose_files, is_for_one_machine
 from ustad.mobility.layout import Layout
 from ustad.mobility.parameters import Wish
 from ustad.mobility.publish import TABLES as REPLACED
@@ -73,14 +71,14 @@ def extract(
     """
     began, place = time.monotonic(), Place.of(out)
     source_list = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    if _is_for_one_machine(source_list):
+    if not any(is_uri(source) for source in source_list) and is_for_one_machine(source_list):
         say("archives and exports that hold stays are read by this machine alone, without Ray")
-        if not place.local:
-            raise DataError(f"{out}: stays of exports and archives are written to a local folder; choose another --out")
-        return extract_here(
-            source_list, place.path, config, pois, timezone=timezone, on_error=on_error, workers=workers, times=times,
-            places=places, agent=agent, layout=layout,
-        )  # fmt: skip
+        with on_this_machine(place, "meta.json") as folder:
+            summary = extract_here(
+                source_list, folder, config, pois, timezone=timezone, on_error=on_error, workers=workers, times=times,
+                places=places, agent=agent, layout=layout,
+            )  # fmt: skip
+        return replace(summary, out=Path(str(out)))
     files, rows, meta, near = _files(source_list, place)
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
@@ -126,13 +124,6 @@ def extract(
         job.close()
     setting.reading.warn_of_bad_rows()
     return summary
-
-
-def _is_for_one_machine(source_list: list[Path | str]) -> bool:
-    """Whether local sources are archives, or files that all hold stays: there is nothing to divide among workers."""
-    if any(is_uri(source) for source in source_list):
-        return False
-    return any(is_archive(source) for source in source_list) or all(gives_stays(path) for path in expand(source_list))
 
 
 def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:

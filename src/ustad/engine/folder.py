@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,43 @@ class Place:
         folder, _, last = self._at(name).rpartition("/")
         self.filesystem.create_dir(folder, recursive=True)
         return f"{folder}/.{last}.{uuid.uuid4().hex[:12]}.part"
+
+
+@contextmanager
+def on_this_machine(where: Place | Path | str, last: str) -> Iterator[Path]:
+    """The folder itself where it is local; else a copy of it, whose new and changed files go back at the end.
+
+    The file `last`, which says that all is there, goes first and comes back last.
+    """
+    place = Place.of(where)
+    if place.local:
+        yield place.path
+        return
+    with tempfile.TemporaryDirectory(prefix="ustad-") as name:
+        folder = Path(name)
+        for info in place.filesystem.get_file_info(pa_fs.FileSelector(place.root, True, recursive=True)):
+            file = info.path.removeprefix(place.root).lstrip("/")
+            if info.type == pa_fs.FileType.File and not any(part.startswith(".") for part in file.split("/")):
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                place.bring(folder, [file])
+        before = _stamps(folder)
+        yield folder
+        after = _stamps(folder)
+        if after == before:
+            return
+        place.remove(last)
+        for file in before.keys() - after.keys():
+            place.remove(file)
+        for file in sorted((f for f in after if after[f] != before.get(f)), key=lambda f: f == last):
+            place.write_bytes((folder / file).read_bytes(), file)
+        if last in after and after[last] == before.get(last):
+            place.write_bytes((folder / last).read_bytes(), last)
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file, by its name within the folder."""
+    files = ((file, file.stat()) for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): (state.st_size, state.st_mtime_ns) for file, state in files}
 
 
 def _line(error: BaseException) -> str:

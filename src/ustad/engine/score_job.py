@@ -7,6 +7,7 @@ report, and a second, cheap pass writes the final parts.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ustad.dataset import Split
+from ustad.dataset import Dataset, Split
 from ustad.detector import Detector
 from ustad.engine import events as engine_events
 from ustad.engine.cluster import connect
@@ -33,6 +34,7 @@ from ustad.scoring.judge import Reasons, Request, Span
 from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
 from ustad.triage.export import write_alerts_csv, write_alerts_geojson
+from ustad.triage.meetings import compared_columns
 from ustad.trip_features import COLUMNS
 
 
@@ -46,21 +48,24 @@ class ScoreSummary:
     run: dict[str, Any]
     seconds: float
     earlier_partitions: int  # partitions that an earlier run had measured
+    data: Dataset  # without rows, or with the events of all days in the columns that people are compared by
 
 
 def score(
     model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, *, everything: bool = False,
     schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
-    test_from: str | None = None, reasons: Reasons = "flagged", details: bool = False,
+    test_from: str | None = None, reasons: Reasons = "flagged", coverage: float | None = None, details: bool = False,
+    all_days: bool = False,
 ) -> ScoreSummary:  # fmt: skip
     """Score on a Ray cluster. Model, data and `out` may be URIs; events and agents are written in parts.
 
     The scores are those of `Detector.score`: the same numbers within 1e-5, the same alerts, whatever the number of
-    partitions and workers.
+    partitions and workers. With `all_days`, the summary has the events of all days in few columns.
     """
     began, place, model_place = time.monotonic(), Place.of(out), ModelPlace.of(model)
-    rule = rule or AlertRule()
+    request = Request.of(rule, reasons, coverage, details)
+    rule = request.rule
     event_schema = schema or EventSchema.from_dict(model_place.place.read_json("schema.json"))
     source = engine_events.find(data, event_schema, timezone, on_error)
     with connect(address, workers, device) as cluster:
@@ -73,6 +78,7 @@ def score(
             cluster.device,
             test_from,
             reasons,
+            coverage,
             details,
         ]
         job = Job.open(place, "score", identity, cluster)
@@ -86,7 +92,7 @@ def score(
             parts,
             detector,
             split=split,
-            request=Request(rule, reasons, details=details),
+            request=request,
             device=cluster.device,
         )
         model_place.divide_habits(plan.habits, parts.number)
@@ -99,9 +105,11 @@ def score(
         job.finish()
         place.replace_tables(TABLES, job.place / "scores", "run.json", run)
         _export(place, detector)
+        dataset = _read_all_days(parts) if all_days else parts.dataset()
         job.close()
     events, agents = (sum(t[what] for t in summaries) for what in ("events", "agents"))
-    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, job.earlier_counts["measure"])
+    seconds, earlier = time.monotonic() - began, job.earlier_counts["measure"]
+    return ScoreSummary(str(out), events, agents, run, seconds, earlier, dataset)
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,9 @@ def _judge(
     alerts = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank, counts=judge.counts)
     for text in alerts.warnings:
         warn(text)
-    notes = note_drift(alerts.notes(None), join_counts(report["p_values"] for report in reports.values()))
+    notes = note_drift(
+        alerts.notes(plan.request.coverage), join_counts(report["p_values"] for report in reports.values())
+    )
     return replace(judging, alerts=alerts), notes
 
 
@@ -213,13 +223,24 @@ def _name(data: Any) -> str:
 
 
 def _export(out: Place, detector: Detector) -> None:
-    """Alerts for other tools, where the scores are local; the parts hold them in any case."""
-    if not out.local:
-        return
+    """Alerts for other tools, beside the parts."""
     import pyarrow.dataset as pa_dataset
 
-    parts = [str(out.path / "events" / i.base_name) for i in out.files("events", ".parquet")]
-    alert_rows = pa_dataset.dataset(parts, format="parquet").to_table(filter=pa_dataset.field("alert"))
-    write_alerts_csv(alert_rows, out.path / "alerts.csv")
-    if any(f.kind == "place" for f in detector.schema.features):
-        write_alerts_geojson(alert_rows, detector.schema, out.path / "alerts.geojson")
+    parts = [f"{out.root}/events/{info.base_name}" for info in out.files("events", ".parquet")]
+    events = pa_dataset.dataset(parts, format="parquet", filesystem=out.filesystem)
+    alert_rows = events.to_table(filter=pa_dataset.field("alert"))
+    with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
+        write_alerts_csv(alert_rows, Path(folder) / "alerts.csv")
+        if any(f.kind == "place" for f in detector.schema.features):
+            write_alerts_geojson(alert_rows, detector.schema, Path(folder) / "alerts.geojson")
+        out.take_in(Path(folder))
+
+
+def _read_all_days(parts: Buckets) -> Dataset:
+    """Events of all days in the order of entities and times, in the columns that people are compared by."""
+    schema, tables = parts.source.schema, []
+    for number in parts.numbers:
+        events = parts.read(number).events
+        tables.append(events.select([name for name in events.column_names if name in compared_columns(schema)]))
+    events = pa.concat_tables(tables, promote_options="permissive")
+    return Dataset(events.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")]), schema)

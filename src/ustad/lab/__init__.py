@@ -1,1 +1,23 @@
 """Baselines, evaluation and experiments, for people who compare methods. Nothing else imports it."""
+
+#: The modules that other rooms may import; a test refuses imports past them.
+DOOR = (
+    "baselines.base",
+    "baselines.protocol",
+    "baselines.search",
+    "baselines.storage",
+    "evaluation.detection_metrics",
+    "evaluation.experiments",
+    "evaluation.fairness_tables",
+    "evaluation.gps",
+    "evaluation.page",
+    "evaluation.public_data",
+    "evaluation.recordings",
+    "evaluation.result_tables",
+    "evaluation.runner",
+    "evaluation.sources",
+    "red_team",
+    "red_team.injections",
+    "search_network",
+    "search_settings",
+)

@@ -1,1 +1,30 @@
 """From raw GPS to stays, trips, gaps and places."""
+
+#: The modules that other rooms may import; a test refuses imports past them.
+DOOR = (
+    "columns",
+    "core",
+    "extraction",
+    "fix_store",
+    "formats",
+    "given_stays",
+    "layout",
+    "numosim",
+    "osm",
+    "osm_streets",
+    "parameters",
+    "places",
+    "plausible",
+    "preview",
+    "publish",
+    "quality",
+    "readers",
+    "reading",
+    "summary",
+    "timezones",
+    "tracker",
+    "trips",
+    "ways",
+    "whose",
+    "writers",
+)

@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ExtractionConfig
+from ustad.files import set_columns
 from ustad.geo import haversine_km
+from ustad.mobility.archives import is_archive
 from ustad.mobility.core import Fixes, Step, gap_table
 from ustad.mobility.exports import gives_stays, read_given_stays
+from ustad.mobility.formats import expand
 from ustad.mobility.joining import MOVED, UNBRIDGED
 from ustad.mobility.parameters import Wish
-from ustad.mobility.places import set_columns
 from ustad.mobility.publish import write_part
 from ustad.mobility.quality import Losses, quality_table
 from ustad.mobility.readers import check_stays
@@ -38,6 +40,11 @@ def choose_files(files: Sequence[Path], reading: Reading) -> tuple[list[Path], b
         return list(files), bool(stays)
     reading.say(f"left out: {len(stays):,} files that hold stays, because others hold fixes (first: {stays[0].name})")
     return [file for file in files if file not in set(stays)], False
+
+
+def is_for_one_machine(sources: Sequence[Path | str]) -> bool:
+    """Whether sources are archives, or files that all hold stays: there is nothing to divide among workers."""
+    return any(is_archive(source) for source in sources) or all(gives_stays(path) for path in expand(sources))
 
 
 def given_config(config: ExtractionConfig | Wish | None) -> ExtractionConfig:

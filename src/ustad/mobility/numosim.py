@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from ustad.clock import iso_date, local_time
 from ustad.dataset import Dataset
-from ustad.files import read_table
+from ustad.files import read_table, set_columns
 from ustad.mobility.columns import as_stays
-from ustad.mobility.places import read_pois, set_columns
+from ustad.mobility.places import read_pois
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import can_find_zones, with_timezone
 from ustad.tables import Complaints, DataError, agent_codes, event_keys, sort_events

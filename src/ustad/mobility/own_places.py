@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from ustad.clock import MICROSECONDS_PER_DAY, local_time, localise
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.files import find_table, read_table
+from ustad.files import find_table, read_table, set_columns
 from ustad.geo import EARTH_RADIUS_KM
-from ustad.mobility.places import set_columns
 from ustad.mobility.sphere import sphere_points
 from ustad.tables import TIMESTAMP, DataError, agent_codes, event_keys
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.files import as_table
+from ustad.files import as_table, set_columns
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
 from ustad.mobility.columns import POI_NAMES, rename
 from ustad.mobility.reading import Reading
@@ -77,13 +77,3 @@ def join_pois(stays: pa.Table, pois: pa.Table | PoiIndex, radius_m: float) -> pa
     pick = pa.array(np.maximum(rows, 0), mask=rows < 0)
     category = pc.fill_null(index.pois["category"].combine_chunks().take(pick), UNKNOWN)
     return set_columns(stays, poi_id=index.pois["poi_id"].combine_chunks().take(pick), poi_category=category)
-
-
-def set_columns(table: pa.Table, **columns: pa.Array) -> pa.Table:
-    """Replace columns where they are, append them where they are not."""
-    for name, values in columns.items():
-        if name in table.column_names:
-            table = table.set_column(table.column_names.index(name), name, values)
-        else:
-            table = table.append_column(name, values)
-    return table

@@ -18,13 +18,13 @@ import pyarrow.json as pa_json
 
 from ustad.clock import check_zone, is_zone, local_time
 from ustad.dataset import COMPANIONS, Dataset, load_directory, require_zone
-from ustad.files import as_table, find_table
+from ustad.files import as_table, find_table, set_columns
 from ustad.mobility.columns import STAY_NAMES, as_stays, refuse_other_bytes
 from ustad.mobility.delimited import read_delimited
 from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.formats import csv_identifiers, format_of, json_options
 from ustad.mobility.numosim import is_numosim, read_numosim
-from ustad.mobility.places import UNKNOWN, set_columns
+from ustad.mobility.places import UNKNOWN
 from ustad.mobility.plausible import implausible_times
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.times import holds_numbers, no_times, to_utc

@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from ustad.config import ConfigError
 from ustad.distribution import UNSURE, Distribution, Tail
 from ustad.evidence_source import Answers, Arrays, HistorySource, Source
+from ustad.files import set_columns
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.entity_tests import AgentReference, Period, combine_tests, strongest
@@ -35,7 +36,7 @@ from ustad.scoring.incidents import (
 )
 from ustad.scoring.judge import Request, Span, worst_rows
 from ustad.scoring.looks import Groups, Looks, minus_log10_p, unit_weights
-from ustad.scoring.score_table import add_measurements, set_columns
+from ustad.scoring.score_table import add_measurements
 from ustad.tables import agent_codes
 from ustad.ties import first_highest, raised
 
@@ -209,7 +210,7 @@ class AddingJudge:
             "kind": pa.array(judgement.kind.tolist(), pa.string()),
             "reason": pa.array(self._explain(judgement, events, rows), pa.string()),
         }
-        table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), columns)
+        table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), **columns)
         return add_measurements(table, measurements), self.agent_table(judgement, table, worst)
 
     def _explain(self, judgement: Judgement, events: pa.Table, rows: np.ndarray) -> list[str | None]:
@@ -275,7 +276,7 @@ class AddingJudge:
         has_reason[rows_with_reason(incident_id, order_by_time(event_scores, self.schema), alert)] = True
         has_reason[worst_rows(event_scores["score"].to_numpy(), codes)] = True
         reason = pc.if_else(pa.array(has_reason), event_scores["reason"], pa.scalar(None, pa.string()))
-        return set_columns(event_scores, {"reason": reason}), agents
+        return set_columns(event_scores, reason=reason), agents
 
     # ------------------------------------------------------------------------------------ keeping
     def knows(self, entities: np.ndarray) -> np.ndarray:

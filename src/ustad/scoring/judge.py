@@ -35,6 +35,11 @@ class Request:
     coverage: float | None = None  # prediction intervals that hold so large a share of normal events
     details: bool = False  # what was measured of every event, not only of those of incidents
 
+    @classmethod
+    def of(cls, rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Request:
+        """Intervals are measured of every event, so they are details of every event."""
+        return cls(rule or AlertRule(), reasons, coverage, details or coverage is not None)
+
 
 @dataclass(frozen=True)
 class Span:

@@ -20,13 +20,14 @@ from ustad.config import Config
 from ustad.distribution import Distribution, Tail
 from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
+from ustad.files import set_columns
 from ustad.schema import EventSchema
 from ustad.scoring.calibration import Calibration, Parts, apply_tails, corrected_score, highest
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
 from ustad.scoring.incidents import Count, find_incidents, leading_events
 from ustad.scoring.judge import Request, Span, worst_rows
-from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
+from ustad.scoring.score_table import add_measurements, read_measurements
 from ustad.tables import agent_codes, identity_hash
 
 if TYPE_CHECKING:
@@ -140,17 +141,15 @@ class PaperJudge(Generic[Model]):
         ranks = {f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))}
         return set_columns(
             add_measurements(measurements, ranks),
-            {
-                "evidence": _evidence(read_measurements(measurements), parts, judgement),
-                "score": judgement.score,
-                "p_value": p_value,
-                "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
-                "echo": incidents.echo,
-                "final": np.ones(len(measurements), bool),
-                "kind": pa.array(kind.tolist(), pa.string()),
-                "uncertainty_noise": np.nansum(parts.au.astype(np.float64), axis=1),
-                "uncertainty_model": np.nansum(parts.eu.astype(np.float64), axis=1),
-            },
+            evidence=_evidence(read_measurements(measurements), parts, judgement),
+            score=judgement.score,
+            p_value=p_value,
+            incident_id=pa.array(incidents.incident_id.tolist(), pa.string()),
+            echo=incidents.echo,
+            final=np.ones(len(measurements), bool),
+            kind=pa.array(kind.tolist(), pa.string()),
+            uncertainty_noise=np.nansum(parts.au.astype(np.float64), axis=1),
+            uncertainty_model=np.nansum(parts.eu.astype(np.float64), axis=1),
         )
 
     def tell(
@@ -165,14 +164,14 @@ class PaperJudge(Generic[Model]):
         texts: list[str | None] = [None] * len(event_scores)
         for row, text in zip(rows, self._sentences(event_scores, judgement, rows), strict=True):
             texts[row] = text
-        table = set_columns(event_scores, {"reason": pa.array(texts, pa.string())})
+        table = set_columns(event_scores, reason=pa.array(texts, pa.string()))
         return table, self._agents(names, table, judgement, standing.normal, entity=codes, worst=worst, days=span.days)
 
     def _sentences(self, table: pa.Table, judgement: Judgement, rows: np.ndarray) -> list[str]:
         events, history = table.take(pa.array(rows)), self.model.history
         facts = history.facts(events) if history is not None and len(rows) else None
         measurements = read_measurements(events)
-        events = set_columns(events, dict(zip(measurements.column_names, measurements.columns, strict=True)))
+        events = set_columns(events, **dict(zip(measurements.column_names, measurements.columns, strict=True)))
         return sentences(self.model.encoder, events, judgement.tails[rows], facts)
 
     def _agents(

@@ -67,7 +67,9 @@ def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | 
     """Mean error of the surest events against the share kept: columns `kept`, `error`, `n`."""
     shares = np.linspace(0.05, 1.0, 20) if shares is None else np.asarray(shares)
     present = np.isfinite(errors)
-    by_certainty = errors[present][np.argsort(tied_ranks(total[present]), kind="stable")]
+    ranks = tied_ranks(total[present])  # equally certain events have their mean error, so their order is nothing
+    sizes = np.bincount(ranks)
+    by_certainty = np.repeat(np.bincount(ranks, errors[present]) / sizes, sizes)
     counts = np.maximum(1, np.round(shares * len(by_certainty)).astype(int))
     running = np.cumsum(by_certainty) / np.arange(1, len(by_certainty) + 1)
     means = running[counts - 1] if len(by_certainty) else np.full(len(shares), np.nan)
@@ -98,17 +100,20 @@ def reject(
     reference: Parts | None = None,
     *,
     labels: Mapping[str, str] | None = None,
+    threshold: float | None = None,
 ) -> tuple[pa.Table, float]:
     """Withhold the predictions of the least certain `share` of the events; returns the uncertainty that divides.
 
-    Adds `uncertainty` and `withheld`. `labels` are words for terms, as in `withhold`.
+    Adds `uncertainty` and `withheld`. `labels` are words for terms, as in `withhold`. Of a part of the events, the
+    `threshold` of all is given.
     """
     if not 0 < share < 1:
         raise ConfigError(f"the share to reject must lie between 0 and 1, got {share:g}")
     if how not in MEASURES:
         raise ConfigError(f"uncertainty '{how}' is not one of {', '.join(MEASURES)}")
     total = uncertainty(parts_of_table(events), how, reference)
-    threshold = float(np.quantile(total, 1 - share)) if len(total) else 0.0
+    if threshold is None:
+        threshold = float(np.quantile(total, 1 - share)) if len(total) else 0.0
     result = withhold(
         events.append_column("uncertainty", pa.array(total)), keep_surest(total, 1 - share, threshold), labels
     )
@@ -174,3 +179,15 @@ def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
         return agents.set_column(agents.column_names.index("reason"), "reason", pa.array(texts, pa.string()))
     reasons = pa.array([new.get((who, what), reason) for who, what, reason in rows], pa.string())
     return agents.set_column(agents.column_names.index("reason"), "reason", reasons)
+
+
+def incidents_after(incidents: pa.Table, before: pa.Table, after: pa.Table) -> pa.Table:
+    """The incident table after `reject`: a reason that came from a withheld event is that event's new one."""
+    unusual = before["incident_id"].is_valid()
+    columns = (
+        table[name].filter(unusual) for table, name in ((before, "incident_id"), (before, "reason"), (after, "reason"))
+    )
+    new = {(name, old): text for name, old, text in zip(*(c.to_pylist() for c in columns), strict=True)}
+    rows = zip(incidents["incident_id"].to_pylist(), incidents["reason"].to_pylist(), strict=True)
+    reasons = pa.array([new.get((name, text), text) for name, text in rows], pa.string())
+    return incidents.set_column(incidents.column_names.index("reason"), "reason", reasons)

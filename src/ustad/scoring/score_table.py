@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.agent_order import add_alerts
+from ustad.files import as_column, set_columns
 from ustad.schema import EventSchema
 from ustad.scores import Scores, detail_keys
 from ustad.scoring.incidents import incident_table
@@ -24,26 +25,11 @@ MEASURED_COLUMN = "_measured"
 ABSENCES = "absences"
 
 
-def set_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """The table with columns put in the place of those of the same name, or appended."""
-    for name, values in columns.items():
-        column = _as_column(values)
-        if name in table.column_names:
-            table = table.set_column(table.column_names.index(name), name, column)
-        else:
-            table = table.append_column(name, column)
-    return table
-
-
-def _as_column(values: Any) -> pa.Array | pa.ChunkedArray:
-    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
-
-
 def add_measurements(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
     """The table with what was measured, after what was measured before."""
     arrays = {name: _whole(column) for name, column in zip(*_fields(table), strict=True)}
-    arrays |= {name: _whole(_as_column(values)) for name, values in columns.items()}
-    return set_columns(table, {MEASURED_COLUMN: pa.StructArray.from_arrays(list(arrays.values()), list(arrays))})
+    arrays |= {name: _whole(as_column(values)) for name, values in columns.items()}
+    return set_columns(table, **{MEASURED_COLUMN: pa.StructArray.from_arrays(list(arrays.values()), list(arrays))})
 
 
 def _fields(table: pa.Table) -> tuple[list[str], list[pa.ChunkedArray]]:
@@ -104,7 +90,7 @@ def _detail_table(event_scores: pa.Table, schema: EventSchema, everything: bool)
         event_scores = event_scores.filter(event_scores["incident_id"].is_valid())
     keys = event_scores.select(detail_keys(event_scores, schema)).replace_schema_metadata(None)
     measurements = read_measurements(event_scores)
-    return set_columns(keys, dict(zip(measurements.column_names, measurements.columns, strict=True)))
+    return set_columns(keys, **dict(zip(measurements.column_names, measurements.columns, strict=True)))
 
 
 def _alert_entities(event_scores: pa.Table, schema: EventSchema) -> pa.ChunkedArray:

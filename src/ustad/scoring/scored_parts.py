@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ustad.dataset import event_days
 from ustad.distribution import Ranks
-from ustad.files import as_table
+from ustad.files import as_table, set_columns
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scores import Scores
@@ -30,7 +30,7 @@ from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everyth
 from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Request, Span
-from ustad.scoring.score_table import finish_part, read_measurements, set_columns
+from ustad.scoring.score_table import finish_part, read_measurements
 from ustad.tables import DataError, agent_codes, take_rows
 from ustad.turns import short_turns
 
@@ -234,7 +234,7 @@ def tell_part(
     """The final tables of a part, events in their order. `run` has the `span` and the `request`."""
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
     alert = alerts.flags(name, event_scores["p_value"].to_numpy(), echo)
-    event_scores = set_columns(event_scores, {"alert": alert})
+    event_scores = set_columns(event_scores, alert=alert)
     events, agents = judge.tell(event_scores, agents, standing, span=run.span, request=run.request)
     return finish_part(judge.schema, events, agents, details=run.request.details)
 

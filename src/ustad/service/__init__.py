@@ -6,4 +6,11 @@ its score are in the store.
 
 from ustad.service.settings import Settings
 
+#: The modules that other rooms may import; a test refuses imports past them.
+DOOR = (
+    "app",
+    "keys",
+    "settings",
+)
+
 __all__ = ["Settings"]

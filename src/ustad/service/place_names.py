@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois, set_columns
+from ustad.files import set_columns
+from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois
 from ustad.scoring.judge import Judge
 
 

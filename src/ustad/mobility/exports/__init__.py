@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from ustad.files import set_columns
 from ustad.mobility.columns import as_stays
 from ustad.mobility.exports import (
     checkins,
@@ -28,7 +29,6 @@ from ustad.mobility.exports import (
     workouts,
 )
 from ustad.mobility.exports.content import read_head, repeat, times
-from ustad.mobility.places import set_columns
 from ustad.mobility.reading import Reading
 from ustad.mobility.whose import agent_of, by_path
 from ustad.tables import DataError, agent_codes

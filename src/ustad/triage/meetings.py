@@ -88,6 +88,12 @@ def mark_new_places(event_scores: pa.Table) -> pa.Table:
     return event_scores.drop_columns(["evidence"]).append_column(NEW, pa.array(is_new))
 
 
+def compared_columns(schema: EventSchema) -> set[str]:
+    """The columns by which people's events are compared, as far as a table has them."""
+    names = (schema.entity, schema.event_id, schema.time, schema.end, schema.timezone, schema.habitat)
+    return {name for name in names if name} | {column for feature in schema.features for column in feature.columns}
+
+
 def place_keys(events: pa.Table, schema: EventSchema) -> np.ndarray:
     """What each event's place is called everywhere: uint64 [N], 0 where it is not known."""
     where = place_feature(events, schema)
