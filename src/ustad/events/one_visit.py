@@ -53,7 +53,7 @@ class VisitReader:
         ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
         ids[0] = entity
         owner = identity_hash([entity])
-        kind, place = self._features_in(event)
+        kind, place = self.features_in(event)
         category, (x, y), duration = self._category(event, kind), self._flat(event, place), self._length(event)
         early, late = self._gaps(event)
         return Visits(
@@ -76,7 +76,7 @@ class VisitReader:
             days_off=self.frame.days_off,
         )
 
-    def _features_in(self, event: Mapping[str, Any]) -> tuple[Feature | None, Feature | None]:
+    def features_in(self, event: Mapping[str, Any]) -> tuple[Feature | None, Feature | None]:
         """The features that say what kind of place it is and where; most events have the same columns."""
         names = tuple(event)
         if names not in self._features:

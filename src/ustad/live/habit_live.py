@@ -23,6 +23,7 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
 from ustad.events.visits import Visits, place_keys, read_visits, spot_names
+from ustad.evidence_source import number_columns
 from ustad.files import as_table
 from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
@@ -94,10 +95,12 @@ class HabitLive:
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
         self.looks, self.about, self._absent = judge.looks, judge.about, judge.beside.get(ABSENCES)
         self.others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
+        self.number_columns = number_columns(self.model.schema, self.about)
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
         self._most_events = max([1, *(one.most_events for one in self.others)])
         self._visits = VisitReader(self.model.schema, self.model.frame)
+        self.features_in = self._visits.features_in
         self._gone: set[Any] = set()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
@@ -184,7 +187,7 @@ class HabitLive:
             entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return LiveEvent(row, last, visits, unseen, model.habits, place, key, count, since, change, absences, windows)
+        return LiveEvent(row, last, visits, unseen, model, place, key, count, since, change, absences, windows)
 
     def _ask(self, live_events: Sequence[LiveEvent]) -> None:
         """The other sources' answers, from windows that end with each event."""

@@ -7,21 +7,19 @@ times their arithmetic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ustad.distribution import UNSURE, Distribution
-from ustad.events.one_visit import RowColumns
-from ustad.events.visits import kind_feature
-from ustad.evidence_source import Answers, KindFinder, OneAnswer, expected_numbers
+from ustad.evidence_source import KindFinder, OneAnswer
 from ustad.habits.habit_model import HabitFacts
-from ustad.habits.questions import compare
-from ustad.habits.usual import usual, usual_columns
+from ustad.habits.measurements import fact_numbers
+from ustad.habits.one_comparison import compare_alone, usual_alone, usual_row
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import Judgement, p_values
+from ustad.scoring.adding_judge import SMALLEST, Judgement
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
@@ -39,30 +37,31 @@ def judge_alone(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, 
 
 
 def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
-    model, habits, visits, columns = live.model, event.habits, event.visits, RowColumns(event.row)
-    comparison = compare(
-        habits, model.population, model.recurrence, visits, period=(event.since, int(visits.day[0])), counting="past",
-        counts=np.array([event.count]), places=(np.array([event.place]), np.array([event.key], np.uint64)),
+    model, habits, visits = live.model, event.habits, event.visits
+    features = live.features_in(event.row)
+    comparison = compare_alone(
+        habits, model.population, model.recurrence, visits, since=event.since, count=event.count,
+        located=(event.place, event.key),
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}
     answers = [OneAnswer(raw, facts=facts), *event.answers]
     replies = tuple(zip((model, *live.others), answers, strict=True))
     judgement = judge_one(live.looks, live.about, replies, visits.entity_ids)
-    usual_visits = usual(habits, visits, comparison.place, model.widths)
-    usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
+    usual_visits = usual_alone(habits, visits, event.place, model.widths)
+    usual_facts = usual_row(habits, model.frame, model.schema, features, visits=visits, usual_visits=usual_visits)
     score, distance = float(judgement.score[0]), float(comparison.distance[0])
-    p_value = float(p_values(np.array([score]))[0])
+    p_value = 10.0 ** -min(score, SMALLEST)
     names = (model.schema.entity, model.schema.time, model.schema.event_id)
     row = {
         **{c: event.row[c] for c in names if c in event.row},
         "final": True,
         "visits_now": int(comparison.count[0]),
-        "km_from_own_places": distance if np.isfinite(distance) else None,
+        "km_from_own_places": distance if math.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
         "uncertainty_noise": _plain(first_known(one.noise for one in answers)),
         "uncertainty_model": _plain(first_known(one.doubt for one in answers)),
-        **{name: _plain(values[0]) for name, values in usual_facts.items()},
+        **{name: _plain(value) for name, value in usual_facts.items()},
         "kind": str(judgement.kind[0]),
         "evidence": _evidence(live, judgement, facts, usual_facts),
         "score": score,
@@ -71,9 +70,9 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         "reason": None,
     }
     if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
-        kind = kind_feature(columns, model.schema)
-        word, own = event.row[kind.columns[0]] if kind is not None else None, replace(model, habits=habits)
-        row["reason"] = own.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
+        kind = features[0]
+        word = event.row[kind.columns[0]] if kind is not None else None
+        row["reason"] = event.model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}
 
@@ -82,19 +81,20 @@ def _evidence(
     live: HabitLive, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares))
-    schema = live.model.schema
-    numbers = live.model.numbers(schema, Answers({}, facts=facts), usual_facts)
-    if live.others:
-        numbers |= expected_numbers(schema, usual_facts, live.others_about)
-    first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
-    return evidence_of_one(surprise, share, first)
+    numbers: dict[str, Mapping[str, Any]] = {
+        question: {what: float(values[0]) for what, values in own.items()}
+        for question, own in fact_numbers(facts.comparison).items()
+    }
+    for question, names in live.number_columns.items():
+        numbers[question] = {what: usual_facts[name] for what, name in names.items() if name in usual_facts}
+    return evidence_of_one(surprise, share, numbers)
 
 
 def _plain(value: Any) -> Any:
     """A word, or a number that is None where it is missing."""
     if value is None or isinstance(value, str):
         return value
-    return float(value) if np.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None
 
 
 def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_ids: np.ndarray) -> Judgement:

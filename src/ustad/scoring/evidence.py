@@ -59,14 +59,18 @@ def evidence_of_one(
     answers.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
     by_question = numbers or {}
     return [
-        {
-            "name": name,
-            "surprise": surprise[name],
-            "share": share[name],
-            **{what: _to_number(by_question.get(name, {}).get(what)) for what in NUMBERS},
-        }
+        {"name": name, "surprise": surprise[name], "share": share[name], **_numbers_of(by_question.get(name))}
         for name in answers
     ]
+
+
+_NO_NUMBERS: dict[str, float | None] = dict.fromkeys(NUMBERS)
+
+
+def _numbers_of(values: Mapping[str, Any] | None) -> dict[str, float | None]:
+    if not values:
+        return _NO_NUMBERS
+    return {**_NO_NUMBERS, **{what: _to_number(value) for what, value in values.items()}}
 
 
 def withhold_expected(evidence: pa.ChunkedArray, keep: np.ndarray) -> pa.Array:
