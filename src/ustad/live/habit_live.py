@@ -35,6 +35,7 @@ from ustad.live.micro_batch import judge_together
 from ustad.live.one_judgement import judge_alone
 from ustad.live.prepared_event import LiveEvent
 from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
+from ustad.schema import EventSchema
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.looks import minus_log10_p
@@ -110,15 +111,7 @@ class HabitLive:
         """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
         if not self.others:
             return
-        table, schema = as_table(events, "context"), self.model.schema
-        table = table.select([c for c in self._columns if c in table.column_names])
-        table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
-        runs = pc.run_end_encode(table[schema.entity].combine_chunks())
-        first = 0
-        for entity, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            start = max(first, stop - self._most_events)
-            self._context[entity] = table.slice(start, stop - start)
-            first = stop
+        self._context.update(latest_events(as_table(events, "context"), self.model.schema, self._most_events))
 
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must come in the order of their times.
@@ -232,6 +225,10 @@ class HabitLive:
         self._context.pop(entity, None)
         self.model = self.model.forget([entity])
 
+    def drop(self, entity: Any) -> None:
+        """Let go of what is at hand of an entity; bring it back with `from_bytes` before its next event."""
+        self._entries.pop(entity, None)
+
     def __len__(self) -> int:
         """Entities at hand."""
         return len(self._entries)
@@ -239,10 +236,7 @@ class HabitLive:
     # ------------------------------------------------------------------------------------------- state
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        """The columns of an event that are looked at."""
-        schema = self.model.schema
-        optional = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
-        return tuple(dict.fromkeys((*schema.columns, *(c for c in optional if c))))
+        return event_columns(self.model.schema)
 
     @cached_property
     def _mark(self) -> str:
@@ -324,6 +318,24 @@ class HabitLive:
         if state.recent:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def event_columns(schema: EventSchema) -> tuple[str, ...]:
+    """The columns of an event that are looked at."""
+    optional = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
+    return tuple(dict.fromkeys((*schema.columns, *(c for c in optional if c))))
+
+
+def latest_events(table: pa.Table, schema: EventSchema, most: int) -> dict[Any, pa.Table]:
+    """The latest events of each entity, `most` at most, in the order of their times."""
+    table = table.select([c for c in event_columns(schema) if c in table.column_names])
+    table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
+    runs = pc.run_end_encode(table[schema.entity].combine_chunks())
+    starts = [0, *runs.run_ends.to_pylist()]
+    return {
+        entity: table.slice(max(first, stop - most), stop - max(first, stop - most))
+        for entity, first, stop in zip(runs.values.to_pylist(), starts, starts[1:], strict=False)
+    }
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:
