@@ -37,8 +37,9 @@ class MissedVisit:
 
 def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> MissedVisit | None:
     """Of the visit at the index `at`, which is at the own `place` (-1 somewhere new): the surest other place."""
-    owner = int(habits.owners(visits.take(np.array([at])))[0])
-    if owner < 0 or not np.isfinite(visits.duration[at]):
+    key = visits.entity_key[visits.entity[at]]
+    owner = int(habits.entity_key.searchsorted(key))
+    if owner == len(habits.entity_key) or habits.entity_key[owner] != key or not np.isfinite(visits.duration[at]):
         return None
     step = DAY_MINUTES / SLOTS
     slots = max(1, min(int(visits.duration[at] // step), MOST_SLOTS))

@@ -34,7 +34,7 @@ from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.micro_batch import judge_together
 from ustad.live.one_judgement import judge_alone
 from ustad.live.prepared_event import LiveEvent
-from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
+from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_visit
 from ustad.schema import EventSchema
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
@@ -223,6 +223,7 @@ class HabitLive:
         self._entries.pop(entity, None)
         self._gone.discard(entity)
         self._context.pop(entity, None)
+        self._visits.forget()
         self.model = self.model.forget([entity])
 
     def drop(self, entity: Any) -> None:
@@ -271,7 +272,7 @@ class HabitLive:
         if day <= training_end:
             return
         if not model.absorb_after:
-            state.log = with_rows(state.log, visits)[-LOOKED_AT:]
+            state.log = with_visit(state.log, visits)[-LOOKED_AT:]
             return
         end, habits = history_end(training_end, day, model.absorb_after), model.habits
         if max(self.since, habits.last_day + 1) <= end:
@@ -280,7 +281,7 @@ class HabitLive:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
             entry.model, entry.windows = replace(model, habits=habits), None
-        state.log = with_rows(state.log, visits)
+        state.log = with_visit(state.log, visits)
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""

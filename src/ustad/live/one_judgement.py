@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,11 @@ import numpy as np
 from ustad.distribution import UNSURE, Distribution
 from ustad.evidence_source import KindFinder, OneAnswer
 from ustad.habits.habit_model import HabitFacts
+from ustad.habits.habit_words import ToldEvent
 from ustad.habits.measurements import fact_numbers
 from ustad.habits.one_comparison import compare_alone, usual_alone, usual_row
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import SMALLEST, Judgement
+from ustad.scoring.adding_judge import SMALLEST
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
@@ -47,10 +49,10 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}
     answers = [OneAnswer(raw, facts=facts), *event.answers]
     replies = tuple(zip((model, *live.others), answers, strict=True))
-    judgement = judge_one(live.looks, live.about, replies, visits.entity_ids)
+    judgement = judge_one(live.looks, live.about, replies)
     usual_visits = usual_alone(habits, visits, event.place, model.widths)
     usual_facts = usual_row(habits, model.frame, model.schema, features, visits=visits, usual_visits=usual_visits)
-    score, distance = float(judgement.score[0]), float(comparison.distance[0])
+    score, distance = judgement.score, float(comparison.distance[0])
     p_value = 10.0 ** -min(score, SMALLEST)
     names = (model.schema.entity, model.schema.time, model.schema.event_id)
     row = {
@@ -62,7 +64,7 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         "uncertainty_noise": _plain(first_known(one.noise for one in answers)),
         "uncertainty_model": _plain(first_known(one.doubt for one in answers)),
         **{name: _plain(value) for name, value in usual_facts.items()},
-        "kind": str(judgement.kind[0]),
+        "kind": judgement.kind,
         "evidence": _evidence(live, judgement, facts, usual_facts),
         "score": score,
         "p_value": p_value,
@@ -72,22 +74,22 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
         kind = features[0]
         word = event.row[kind.columns[0]] if kind is not None else None
-        row["reason"] = event.model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
+        told = ToldEvent.by_shares(comparison, 0, judgement.shares, live.about, kind=judgement.kind)
+        row["reason"] = event.model.explain_one(told, visits, kind=word, usual_visits=usual_visits)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}
 
 
 def _evidence(
-    live: HabitLive, judgement: Judgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
+    live: HabitLive, judgement: OneJudgement, facts: HabitFacts, usual_facts: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares))
     numbers: dict[str, Mapping[str, Any]] = {
         question: {what: float(values[0]) for what, values in own.items()}
         for question, own in fact_numbers(facts.comparison).items()
     }
     for question, names in live.number_columns.items():
         numbers[question] = {what: usual_facts[name] for what, name in names.items() if name in usual_facts}
-    return evidence_of_one(surprise, share, numbers)
+    return evidence_of_one(judgement.surprise, judgement.shares, numbers)
 
 
 def _plain(value: Any) -> Any:
@@ -97,8 +99,18 @@ def _plain(value: Any) -> Any:
     return float(value) if math.isfinite(value) else None
 
 
-def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_ids: np.ndarray) -> Judgement:
-    """The event judged, of the only entity. `replies` is in the order of the judge's sources."""
+@dataclass(frozen=True)
+class OneJudgement:
+    """As `Judgement`, of one event."""
+
+    surprise: dict[str, float]
+    shares: dict[str, float]
+    score: float
+    kind: str
+
+
+def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies) -> OneJudgement:
+    """The event judged. `replies` is in the order of the judge's sources."""
     raw = {name: value for _, answer in replies for name, value in answer.raw.items()}
     names = (name for name in looks.tails if name in raw)
     surprise = {name: _minus_log10_p(looks.tails[name], raw[name]) for name in names}
@@ -107,18 +119,8 @@ def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_i
         total = sum(weight * surprise[name] for name, weight in own.items() if name in surprise)
         heights[look] = _minus_log10_p(looks.looks[look], float(total))
     shares = _shares(looks, heights, surprise)
-    return Judgement(
-        {name: np.array([value]) for name, value in surprise.items()},
-        {name: np.array([value]) for name, value in heights.items()},
-        {name: np.array([value]) for name, value in shares.items()},
-        np.array([_minus_log10_p(looks.events, max(heights.values()))]),
-        np.array([_find_kind(looks, about, shares, replies)], object),
-        about,
-        entity_ids,
-        np.zeros(1, np.int64),
-        {},
-        (),
-    )
+    score = _minus_log10_p(looks.events, max(heights.values()))
+    return OneJudgement(surprise, shares, score, _find_kind(looks, about, shares, replies))
 
 
 def _minus_log10_p(distribution: Distribution, value: float) -> float:

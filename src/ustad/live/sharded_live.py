@@ -30,13 +30,18 @@ from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.tables import DataError, identity_hash
 
 #: A process computes in one thread: the others are beside it.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 #: Recent events of an entity that are kept as context: more than any window shows.
 MOST_CONTEXT = 256
 Message = tuple[dict[str, Any], Sequence[bytes]]
 
 
-class _Gone(Exception):
+class _EndedError(Exception):
     """A process ended before it answered."""
 
 
@@ -54,14 +59,14 @@ class _Process:
         try:
             send(cast(BinaryIO, self._process.stdin), content, parts)
         except OSError as error:
-            raise _Gone from error
+            raise _EndedError from error
 
     def hear(self) -> tuple[dict[str, Any], list[bytes]]:
         """The answer to what was told last."""
         try:
             return receive(cast(BinaryIO, self._process.stdout))
         except (EOFError, OSError) as error:
-            raise _Gone from error
+            raise _EndedError from error
 
     def close(self) -> None:
         self._process.kill()
@@ -171,6 +176,7 @@ class ShardedLive:
             held.pop(entity, None)
         self._gone.discard(entity)
         self._ask_all({self._part(entity): ({"ask": "forget", "entities": [entity]}, ())})
+        del self._parts[entity]
 
     def __len__(self) -> int:
         """Entities at hand."""
@@ -248,13 +254,13 @@ class ShardedLive:
         for part, message in messages.items():
             try:
                 self._workers[part].tell(*message)
-            except _Gone:
+            except _EndedError:
                 ended.append(part)
         for part in messages:
             try:
                 if part not in ended:
                     answers[part] = self._workers[part].hear()
-            except _Gone:
+            except _EndedError:
                 ended.append(part)
         for part in ended:
             answers[part] = self._ask_again(part, messages[part])
@@ -267,7 +273,7 @@ class ShardedLive:
             self._start_again(part)
             self._workers[part].tell(*message)
             return self._workers[part].hear()
-        except _Gone:
+        except _EndedError:
             self._start_again(part)
             return {"failed": f"process {part + 1} of {len(self._workers)} ended twice with the same events"}, []
 
@@ -290,7 +296,7 @@ class ShardedLive:
     def _check_start(self, worker: _Process) -> None:
         try:
             answer, _ = worker.hear()
-        except _Gone:
+        except _EndedError:
             worker.close()
             raise DataError("live scoring: a worker process ended while it started; see what it printed") from None
         if "refused" in answer:
