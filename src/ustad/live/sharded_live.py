@@ -188,6 +188,15 @@ class ShardedLive:
             worker.close()
 
     @property
+    def strangers(self) -> list[str]:
+        """Names of nobody, one for each process."""
+        names: dict[int, str] = {}
+        while len(names) < len(self._workers):
+            name = " " * (len(self._parts) + 1)
+            names.setdefault(self._part(name), name)
+        return [names[part] for part in sorted(names)]
+
+    @property
     def pids(self) -> list[int]:
         """Of the worker processes."""
         return [worker.pid for worker in self._workers]
