@@ -2,12 +2,14 @@
 
     python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 8] [--only bulk]
     python benchmarks/default_speed.py --device cuda --agents 2000 --samples 50
-    python benchmarks/default_speed.py --only service [--device cuda] [--agents 300] [--service 4096]
+    python benchmarks/default_speed.py --only service [--device cuda] [--agents 300] [--service 4096] [--workers 16]
 
 Networks of the preset's size, not trained (speed does not depend on weights); stays made by benchmarks/history.py.
 In bulk both networks go from the same tables to the T samples of every event, in turns; the median round counts.
 `service` is what the service's scorer does with each micro-batch: score its events, with a reason for every one, and
-write the state of every person in it; and one event alone, the first of a person apart from later ones.
+write the state of every person in it; and one event alone, the first of a person apart from later ones. With
+`--workers` the micro-batches also go to so many processes, as with `ustad serve --workers`. Every person came once
+before the batches are timed: loading and compiling is not counted.
 Prints events a second by processor time on a CPU, by the clock on a GPU, and live by both; processor time is what
 others on the machine change least. Writes benchmarks/results/default_speed-DEVICE.json.
 """
@@ -17,9 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ import torch
 import ustad
 from history import DAYS, FIRST_DAY, MINUTE_US, RESULTS, make_stays
 from measured import write_result
+from ustad import artefact, model_files
 from ustad.config import Config
 from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
@@ -36,12 +41,15 @@ from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
 from ustad.judges import learn_from
 from ustad.live.habit_live import HabitLive
+from ustad.live.habit_state import HabitState
+from ustad.live.sharded_live import ShardedLive
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.network.inference.sampling import Samples, sample
 from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge
+from ustad.trip_features import TripFeatures
 
 LIVE_TARGET, BULK_TARGET = 80.0, 0.5
 #: Of the service: events that come together, events a second at the most of them, milliseconds of one event.
@@ -87,6 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="times that each network is asked in bulk")
     parser.add_argument("--live", type=int, default=200, help="events that are scored live")
     parser.add_argument("--service", type=int, default=2048, help="events that the service's scorer is sent")
+    parser.add_argument("--workers", type=int, default=0, help="processes that the service's scorer is shared out over")
     parser.add_argument("--only", choices=PARTS, help="one part; the file keeps what it says of the others")
     options = parser.parse_args()
     world = World.make(options.agents, options.samples, choose_device(options.device))
@@ -98,7 +107,7 @@ def main() -> None:
     if options.only in (None, "live"):
         content["live"] = {**live(world, options.live), **circumstances(world)}
     if options.only in (None, "service"):
-        content["service"] = {**service(world, options.service), **circumstances(world)}
+        content["service"] = {**service(world, options.service, options.workers), **circumstances(world)}
     for part in (content[name] for name in PARTS if name in content):
         for name, rate in part["rates"].items():
             print(f"{name:45s} {rate:10.0f} events/s")
@@ -148,7 +157,7 @@ def live(world: World, events: int) -> dict[str, Any]:
     return {"rates": rates, "target": LIVE_TARGET, "events": events}
 
 
-def service(world: World, events: int) -> dict[str, Any]:
+def service(world: World, events: int, workers: int = 0) -> dict[str, Any]:
     """Events a second in micro-batches of several sizes, and milliseconds of one event."""
     rates: dict[str, float] = {}
     milliseconds: dict[str, float] = {}
@@ -171,7 +180,10 @@ def service(world: World, events: int) -> dict[str, Any]:
         for size in BATCHES:
             clock, processor = batch_rates(open_scorer(model, world.before), rows, size, events)
             rates |= {f"{name}, {size} at once": clock, f"{name}, {size} at once, by processor time": processor}
+        if workers:
+            rates |= {f"{name}, {what}": rate for what, rate in worker_rates(world, model, rows, events, workers)}
     return {
+        "workers": workers,
         "rates": rates,
         "milliseconds": milliseconds,
         "target": SERVICE_TARGET,
@@ -181,6 +193,25 @@ def service(world: World, events: int) -> dict[str, Any]:
     }
 
 
+def worker_rates(
+    world: World, model: AddingJudge, rows: list[dict[str, Any]], events: int, workers: int
+) -> Iterator[tuple[str, float]]:
+    """The same micro-batches shared out over processes, by the clock."""
+    with tempfile.TemporaryDirectory() as place:
+        with artefact.writing(Path(place) / "model") as files:  # no card: nothing was trained
+            model_files.write_encoder(files, world.encoder, world.config, TripFeatures("none"))
+            model.save(files)
+            (files / "facts.json").write_text("{}")
+        live = ShardedLive(Path(place) / "model", model, workers, FIRST_DAY + DAYS // 2, reasons="all")
+        live.warm(world.before)
+        for size in BATCHES:
+            clock, _ = batch_rates(live, rows, size, events)
+            yield f"{size} at once, {workers} processes", clock
+            for entity in set(world.test["agent_id"].to_pylist()):
+                live.from_bytes(entity, HabitState().to_bytes(pa.Table.from_pylist))  # begin anew
+        live.close()
+
+
 def open_scorer(model: AddingJudge, before: pa.Table) -> HabitLive:
     """As the service has it: reasons for all events."""
     scorer = HabitLive(model, since=FIRST_DAY + DAYS // 2, reasons="all")
@@ -188,7 +219,9 @@ def open_scorer(model: AddingJudge, before: pa.Table) -> HabitLive:
     return scorer
 
 
-def batch_rates(scorer: HabitLive, rows: list[dict[str, Any]], size: int, events: int) -> tuple[float, float]:
+def batch_rates(
+    scorer: HabitLive | ShardedLive, rows: list[dict[str, Any]], size: int, events: int
+) -> tuple[float, float]:
     """Events a second in batches of a size, with the states of their people as bytes: by the clock and by processor
     time. Before that every person came once; of small batches fewer events are sent."""
     first_rows = {row["agent_id"]: i for i, row in reversed(list(enumerate(rows)))}

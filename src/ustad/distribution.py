@@ -83,7 +83,8 @@ class Distribution:
         if x != x:
             return math.nan
         if x <= self._body_ends:
-            at_least = (len(self.values) - int(self.values.searchsorted(lowered(x)))) / len(self.values)
+            count = len(self.values)
+            at_least = (count - int(self.values.searchsorted(lowered(x)))) / count
             return math.log10((1 + at_least * self.count) / (self.count + 1))
         ratio = (x - self.threshold) / self.scale
         decay = math.log1p(self.shape * ratio) / self.shape if self.shape > 1e-6 else ratio

@@ -166,11 +166,18 @@ class HistorySource(Source):
 
 def expected_numbers(schema: EventSchema, measurements: Arrays, about: Mapping[str, str]) -> dict[str, Arrays]:
     """Of questions about a start or a length: what was expected and observed, and the spread where it is known."""
+    return {
+        question: {what: measurements[name] for what, name in names.items() if name in measurements}
+        for question, names in number_columns(schema, about).items()
+    }
+
+
+def number_columns(schema: EventSchema, about: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """By question about a start or a length: the columns of what was expected and observed, and of the spread."""
     parts = {"@minute_of_day": "start", "@duration": "length"}
-    numbers: dict[str, Arrays] = {}
+    columns: dict[str, dict[str, str]] = {}
     for feature in schema.features:
         part = parts.get(feature.source[0]) if len(feature.source) == 1 else None
-        values = {what: measurements.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
         for question in (question for question, of in about.items() if of == part):
-            numbers[question] = {what: column for what, column in values.items() if column is not None}
-    return numbers
+            columns[question] = {what: f"{what}_{feature.name}" for what in ("expected", "observed", "spread")}
+    return columns

@@ -76,8 +76,20 @@ class Projection:
         ratio = np.where(rho > 1e-12, y / np.maximum(rho, 1e-12), 0.0)
         phi = np.arcsin(np.clip(np.cos(angle) * np.sin(phi0) + np.sin(angle) * np.cos(phi0) * ratio, -1, 1))
         lam = np.arctan2(x * np.sin(angle), rho * np.cos(phi0) * np.cos(angle) - y * np.sin(phi0) * np.sin(angle))
-        lam = np.where(rho > 1e-12, lam, 0.0)
+        lam = np.where(rho <= 1e-12, 0.0, lam)  # of a point that is not known NaN
         return np.degrees(phi), (np.degrees(lam) + self.lon + 180.0) % 360.0 - 180.0
+
+    def backward_one(self, x: float, y: float) -> tuple[float, float]:
+        """`backward` of one point, without making arrays; NaN where it is not known."""
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return math.nan, math.nan
+        rho, phi0 = math.hypot(x, y), math.radians(self.lat)
+        angle, ratio = rho / EARTH_RADIUS_KM, y / rho if rho > 1e-12 else 0.0
+        rise = math.cos(angle) * math.sin(phi0) + math.sin(angle) * math.cos(phi0) * ratio
+        east, ahead = x * math.sin(angle), rho * math.cos(phi0) * math.cos(angle) - y * math.sin(phi0) * math.sin(angle)
+        lam = math.atan2(east, ahead) if rho > 1e-12 else 0.0
+        lat = math.degrees(math.asin(min(max(rise, -1.0), 1.0)))
+        return lat, (math.degrees(lam) + self.lon + 180.0) % 360.0 - 180.0
 
 
 #: Metres of one degree of latitude.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
@@ -77,3 +78,20 @@ def disorderly(seed, agents=3, events=60):
             "poi_id": pa.array(spot, mask=~named),
         }
     )
+
+
+def assert_same(one, other):
+    """Equal but for the last bits of numbers."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert list(one) == list(other)
+        for name in one:
+            assert_same(one[name], other[name])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_same(*pair)
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-6, nan_ok=True)
+    else:
+        assert one == other

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moving_world import FIRST_DAY, KNOWN, disorderly, make
+from moving_world import FIRST_DAY, KNOWN, assert_same, disorderly, make
 from whole_scores import with_history
 
 from ustad.events.visits import read_visits
@@ -42,23 +42,6 @@ def in_any_order(seed, interleaving, events=60):
     while any(waiting.values()):
         ordered.append(waiting[interleaving.choice([a for a, own in waiting.items() if own])].pop(0))
     return ordered
-
-
-def assert_same(one, other):
-    """Equal but for the last bits of numbers."""
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        for name in one:
-            assert_same(one[name], other[name])
-    elif isinstance(one, list):
-        assert len(one) == len(other)
-        for pair in zip(one, other, strict=True):
-            assert_same(*pair)
-    elif isinstance(one, float):
-        assert one == pytest.approx(other, rel=1e-9, abs=1e-6, nan_ok=True)
-    else:
-        assert one == other
 
 
 @settings(max_examples=6, deadline=None)

@@ -51,6 +51,7 @@ def serve(
     weights: Annotated[
         Path | None, setting("--weights", "With a model: choose alerts by these learnt weights.")
     ] = None,
+    workers: Annotated[int, setting("--workers", "With a model: score in so many processes.")] = 1,
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
         str | None,
@@ -92,7 +93,7 @@ def serve(
         target, store, host=host, port=port, tiles=tiles, map=map, history=history, device=device,
         pois=pois, timezone=timezone, alerts_per_day=alerts_per_day, lateness_s=lateness,
         keep_days=days_of(keep) if keep else 0.0, ahead_days=days_of(ahead, "--ahead"), rate_limit=rate_limit,
-        proxy_headers=proxy_headers, notify=notify, weights=weights, audit=audit,
+        proxy_headers=proxy_headers, notify=notify, weights=weights, audit=audit, workers=workers,
     )  # fmt: skip
     if create_key is not None:
         until = expiry_of(expires) if expires else None

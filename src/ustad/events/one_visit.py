@@ -20,6 +20,8 @@ from ustad.schema import EventSchema, Feature
 from ustad.tables import identity_hash
 
 _ONE = np.zeros(1, np.int64)
+#: Hashes of entities and of their places that are remembered; then all are dropped.
+MOST_IDENTITIES = 32_768
 
 
 class RowColumns:
@@ -35,6 +37,8 @@ class VisitReader:
     def __init__(self, schema: EventSchema, frame: Frame) -> None:
         self.schema, self.frame = schema, frame
         self._features: dict[tuple[str, ...], tuple[Feature | None, Feature | None]] = {}
+        self._identities: dict[int | str, tuple[np.ndarray, np.ndarray]] = {}
+        self._places: dict[tuple[int | str, str], np.ndarray] = {}
         self._codes = {word: code for code, word in enumerate(frame.categories, 1)}
 
     def read(self, event: Mapping[str, Any]) -> Visits | None:
@@ -50,10 +54,8 @@ class VisitReader:
             raise ConversionError
         time = as_microseconds(event[schema.time])
         day, within = divmod(time + utc_offset(event[schema.time], zone_named(schema, event)), MICROSECONDS_PER_DAY)
-        ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
-        ids[0] = entity
-        owner = identity_hash([entity])
-        kind, place = self._features_in(event)
+        ids, owner = self._identity(entity)
+        kind, place = self.features_in(event)
         category, (x, y), duration = self._category(event, kind), self._flat(event, place), self._length(event)
         early, late = self._gaps(event)
         return Visits(
@@ -76,7 +78,31 @@ class VisitReader:
             days_off=self.frame.days_off,
         )
 
-    def _features_in(self, event: Mapping[str, Any]) -> tuple[Feature | None, Feature | None]:
+    def _identity(self, entity: int | str) -> tuple[np.ndarray, np.ndarray]:
+        """The only entity of a visit, and its hash."""
+        if entity not in self._identities:
+            ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
+            ids[0] = entity
+            self._make_room()
+            self._identities[entity] = ids, identity_hash([entity])
+        return self._identities[entity]
+
+    def _named_place(self, entity: int | str, name: str) -> np.ndarray:
+        if (entity, name) not in self._places:
+            self._make_room()
+            self._places[entity, name] = place_keys(self._identity(entity)[1], identity_hash([name]))
+        return self._places[entity, name]
+
+    def _make_room(self) -> None:
+        if len(self._identities) + len(self._places) >= MOST_IDENTITIES:
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop the hashes that are remembered, and whose they are."""
+        self._identities.clear()
+        self._places.clear()
+
+    def features_in(self, event: Mapping[str, Any]) -> tuple[Feature | None, Feature | None]:
         """The features that say what kind of place it is and where; most events have the same columns."""
         names = tuple(event)
         if names not in self._features:
@@ -110,7 +136,7 @@ class VisitReader:
         habitat = self.schema.habitat
         if habitat is not None and habitat in event:
             name = _as_text(event[habitat])
-            return np.zeros(1, np.uint64) if name is None else place_keys(owner, identity_hash([name]))
+            return np.zeros(1, np.uint64) if name is None else self._named_place(event[self.schema.entity], name)
         if self.frame.projection is not None:
             return np.zeros(1, np.uint64)
         return place_keys(owner, np.array([category], np.uint64))

@@ -29,6 +29,11 @@ from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 
 
+def part_of(entity_key: np.ndarray, parts: int) -> np.ndarray:
+    """Which of so many parts each entity belongs to, by its hash: int64 [E]."""
+    return (entity_key % np.uint64(parts)).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class HabitFacts:
     """The facts behind answers about N events, in the order of their table, and E entities."""
@@ -197,6 +202,10 @@ class HabitModel:
     def forget(self, entities: Sequence[Any]) -> Self:
         """Without the history of some entities."""
         return replace(self, habits=self.habits.forget(list(entities)))
+
+    def share(self, part: int, parts: int) -> Self:
+        """With the histories of the entities of one of so many parts alone, see `part_of`."""
+        return replace(self, habits=self.habits.with_entities(part_of(self.habits.entity_key, parts) == part))
 
     def with_histories(self, table: pa.Table) -> Self:
         """The same with the histories of these entities alone, as `habits.parquet` has them."""

@@ -23,7 +23,7 @@ from ustad.files import read_table, write_table
 from ustad.habits.absence_table import absence_column, tell_absences
 from ustad.habits.absences import LEAST_SCALE, judge_visits, may_close
 from ustad.habits.habit_model import HabitFacts, HabitModel
-from ustad.habits.habit_words import Judgement, ToldEvent, plain_words, sentences
+from ustad.habits.habit_words import ToldEvent, plain_words, sentences
 from ustad.habits.history import Habits
 from ustad.habits.kernels import nearest_place
 from ustad.habits.kinds import find_kind, find_kinds, unseen_parts
@@ -136,17 +136,9 @@ class HabitSource(HabitModel, HistorySource):
         return find_kind(answer.facts.comparison, lead, about, answer.facts.unseen)
 
     def explain_one(
-        self,
-        facts: HabitFacts,
-        judgement: Judgement,
-        visits: Visits,
-        *,
-        kind: str | None,
-        usual_visits: Usual,
-        at: int = 0,
+        self, event: ToldEvent, visits: Visits, *, kind: str | None, usual_visits: Usual, at: int = 0
     ) -> str:
         """A sentence for the event `at` an index; `kind` is the word for its place."""
-        event = ToldEvent.of(facts.comparison, judgement, at)
         return plain_words(self, event, visits, at=at, kind=kind, usual_visits=usual_visits)
 
     def describe_change(self, visits: Visits, since: int) -> str | None:

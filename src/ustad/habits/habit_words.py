@@ -7,6 +7,7 @@ what a person is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -64,11 +65,18 @@ class ToldEvent:
 
     @classmethod
     def of(cls, comparison: Comparison, judgement: Judgement, row: int) -> ToldEvent:
-        leaders = find_leaders(judgement.shares, row)
+        shares = {name: float(values[row]) for name, values in judgement.shares.items()}
+        return cls.by_shares(comparison, row, shares, judgement.about, kind=judgement.kind[row])
+
+    @classmethod
+    def by_shares(
+        cls, comparison: Comparison, row: int, shares: Mapping[str, float], about: Mapping[str, str], *, kind: str
+    ) -> ToldEvent:
+        """From each question's share of what makes the event unusual, and its kind."""
+        leaders = find_leaders(shares)
         place, count, distance = (values[row] for values in (comparison.place, comparison.count, comparison.distance))
-        part = judgement.about.get(leaders[0]) if leaders else None
-        is_unsure = judgement.kind[row] == "unsure"
-        return cls(int(place), int(count), float(distance), leaders, part is not None, part == "end", is_unsure)
+        part = about.get(leaders[0]) if leaders else None
+        return cls(int(place), int(count), float(distance), leaders, part is not None, part == "end", kind == "unsure")
 
 
 def sentences(
@@ -101,10 +109,10 @@ def _sentences(model: HabitModel, told_events: list[ToldEvent], events: pa.Table
     ]
 
 
-def find_leaders(shares: Mapping[str, np.ndarray], row: int) -> list[str]:
+def find_leaders(shares: Mapping[str, float]) -> list[str]:
     """Questions that made an event unusual, most first: those of its most unusual look that speak."""
-    own = {name: share for name, values in shares.items() if (share := float(values[row])) >= _LEAST_SHARE}
-    return sorted(own, key=lambda name: -own[name])
+    speaking = [name for name, share in shares.items() if share >= _LEAST_SHARE]
+    return sorted(speaking, key=lambda name: -shares[name])
 
 
 def plain_words(
@@ -134,7 +142,7 @@ def _what_happened(
     model: HabitModel, place: int, kind: str | None, minute: float, *, length: float, is_left: bool
 ) -> str:
     """`is_left`: whether it is about the end, which then is the fact that comes first."""
-    clock, long = clock_words(minute), minutes_words(length) if np.isfinite(length) else ""
+    clock, long = clock_words(minute), minutes_words(length) if math.isfinite(length) else ""
     if model.schema.end is not None and (kind is not None or _is_home(model, place)):
         where = "home" if _is_home(model, place) else place_words(kind or "")
         if is_left:
@@ -182,14 +190,15 @@ def _tell_missed(model: HabitModel, visits: Visits, at: int, missed_visit: Misse
 
 def _away(model: HabitModel, visits: Visits, at: int, where: int) -> str:
     """How far from an own place a visit is, where that is far."""
-    apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
+    x, y = visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]
+    apart = math.hypot(x, y)
     return f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else ""
 
 
 def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) -> str:
     where, share, days = int(usual_visits.place[at]), float(usual_visits.share[at]), float(usual_visits.of_days[at])
-    length = float(np.nan_to_num(visits.duration[at]))
-    moment = clock_words((visits.minute[at] + length / 2) % 1440)
+    length = float(visits.duration[at]) if math.isfinite(visits.duration[at]) else 0.0
+    moment = clock_words((float(visits.minute[at]) + length / 2) % 1440)
     return say(
         "elsewhere",
         often=next(word for least, word in OFTEN if share >= lowered(least)),
@@ -208,10 +217,10 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
     start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
     early, longer = float(usual_visits.start_spread[at]), float(usual_visits.duration_spread[at])
     parts, varies = [], False
-    if np.isfinite(start):
+    if math.isfinite(start):
         varies = early > raised(ANY_HOUR)
         parts.append("at any hour" if varies else f"from {clock_words(start)} ± {minutes_words(early)}")
-    if np.isfinite(length):
+    if math.isfinite(length):
         is_wide = longer > raised(WIDE * length)
         parts.append(_span(model, place) if is_wide else f"for {minutes_words(length)} ± {minutes_words(longer)}")
         varies |= is_wide
@@ -287,7 +296,7 @@ def _how_often(
         if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or missed_visit is not None):
             parts.append(say("elsewhere_hours"))
     else:
-        far = f", {distance_words(event.distance)} from anywhere usual" if np.isfinite(event.distance) else ""
+        far = f", {distance_words(event.distance)} from anywhere usual" if math.isfinite(event.distance) else ""
         name = "again" if count > 1 else "first"
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
     if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):

@@ -208,7 +208,7 @@ class Habits:
     # --------------------------------------------------------------------------------------- changing
     def forget(self, entities: Iterable[Any]) -> Habits:
         """Without every trace of some entities."""
-        return self._without(np.isin(self.entity_key, identity_hash(entities)))
+        return self.with_entities(~np.isin(self.entity_key, identity_hash(entities)))
 
     def only(self, entities: Iterable[Any]) -> Habits:
         """Of some entities alone. One entity is cut out without looking at the others."""
@@ -217,7 +217,7 @@ class Habits:
             at = int(np.searchsorted(self.entity_key, keys[0]))
             if at < len(self.entity_key) and self.entity_key[at] == keys[0]:
                 return self._slice(at)
-        return self._without(~np.isin(self.entity_key, keys))
+        return self.with_entities(np.isin(self.entity_key, keys))
 
     def _slice(self, at: int) -> Habits:
         """The entity at an index, as views."""
@@ -232,10 +232,11 @@ class Habits:
         changes["visit_offsets"] = self.visit_offsets[places.start : places.stop + 1] - visits.start
         return replace(self, **changes)
 
-    def _without(self, is_gone: np.ndarray) -> Habits:
-        others = self.with_places(np.repeat(~is_gone, np.diff(self.place_offsets)))
-        changes = {f.name: getattr(self, f.name)[~is_gone] for f in fields(self) if f.name.startswith("entity_")}
-        return replace(others, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(others.place_offsets)[~is_gone])])
+    def with_entities(self, entities: np.ndarray) -> Habits:
+        """Of some entities alone (bool [E])."""
+        own = self.with_places(np.repeat(entities, np.diff(self.place_offsets)))
+        changes = {f.name: getattr(self, f.name)[entities] for f in fields(self) if f.name.startswith("entity_")}
+        return replace(own, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(own.place_offsets)[entities])])
 
     def with_places(self, places: np.ndarray) -> Habits:
         """Of some places alone (bool [P]), of the same entities."""

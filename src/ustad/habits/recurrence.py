@@ -9,6 +9,7 @@ lives change meanwhile: it makes no surer than the days that were fitted on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,3 +84,14 @@ class Recurrence:
         at_all = -np.expm1(shape * np.log1p(-share))
         as_many = betainc(np.maximum(count, 1), shape, share)
         return np.log(np.maximum(at_all, 1e-300)) - np.log(np.maximum(as_many, 1e-300))
+
+    def surprise_of(self, before: int, count: int, days: int, exposure: int) -> float:
+        """The same of one place, in plain numbers."""
+        rate, shape = self.b + self.c * days, self.a + self.c * before
+        if self.days is not None:
+            sure = min((self.b + self.c * self.days) / rate, 1.0)
+            rate, shape = sure * rate, sure * shape
+        share = exposure / (rate + exposure)
+        at_all = -math.expm1(shape * math.log1p(-share))
+        as_many = float(betainc(max(count, 1), shape, share))
+        return math.log(max(at_all, 1e-300)) - math.log(max(as_many, 1e-300))

@@ -6,6 +6,7 @@ by how many visits to it are known. How few earlier visits vary says little of t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ustad.habits.usual_kernels import WITHIN
 
 #: Edges between one visit known, two, three or four, five to nine, ten to nineteen, and more.
-EDGES = np.array([2, 3, 5, 10, 20])
+EDGES = (2, 3, 5, 10, 20)
 #: Events that a factor of its own takes.
 ENOUGH = 40
 #: Half a day: no time of day is further from another, minutes.
@@ -50,6 +51,15 @@ class Widths:
         wide = spread * self.by_kind[:, kind] * self.by_visits[:, np.searchsorted(EDGES, visits, side="right")]
         wide[0] = np.minimum(wide[0], FURTHEST)
         return wide
+
+    def widen_one(self, spread: tuple[float, float], kind: int, visits: int) -> tuple[float, float]:
+        """The same of one event, in plain numbers."""
+        kind, step = kind if kind < self.by_kind.shape[1] else 0, bisect_right(EDGES, visits)
+        start, duration = (
+            own * float(by_kind[kind]) * float(by_visits[step])
+            for own, by_kind, by_visits in zip(spread, self.by_kind, self.by_visits, strict=True)
+        )
+        return min(start, FURTHEST) if start == start else start, duration
 
 
 def _match(factor: np.ndarray, group: np.ndarray, ratio: np.ndarray) -> None:

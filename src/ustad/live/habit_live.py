@@ -23,6 +23,7 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
 from ustad.events.visits import Visits, place_keys, read_visits, spot_names
+from ustad.evidence_source import number_columns
 from ustad.files import as_table
 from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
@@ -33,7 +34,8 @@ from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.micro_batch import judge_together
 from ustad.live.one_judgement import judge_alone
 from ustad.live.prepared_event import LiveEvent
-from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_rows
+from ustad.live.visit_log import as_visits, log_days, log_ends, unpack_habits, with_visit
+from ustad.schema import EventSchema
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.looks import minus_log10_p
@@ -94,10 +96,12 @@ class HabitLive:
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
         self.looks, self.about, self._absent = judge.looks, judge.about, judge.beside.get(ABSENCES)
         self.others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
+        self.number_columns = number_columns(self.model.schema, self.about)
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
         self._most_events = max([1, *(one.most_events for one in self.others)])
         self._visits = VisitReader(self.model.schema, self.model.frame)
+        self.features_in = self._visits.features_in
         self._gone: set[Any] = set()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
@@ -107,15 +111,7 @@ class HabitLive:
         """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
         if not self.others:
             return
-        table, schema = as_table(events, "context"), self.model.schema
-        table = table.select([c for c in self._columns if c in table.column_names])
-        table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
-        runs = pc.run_end_encode(table[schema.entity].combine_chunks())
-        first = 0
-        for entity, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            start = max(first, stop - self._most_events)
-            self._context[entity] = table.slice(start, stop - start)
-            first = stop
+        self._context.update(latest_events(as_table(events, "context"), self.model.schema, self._most_events))
 
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must come in the order of their times.
@@ -184,7 +180,7 @@ class HabitLive:
             entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return LiveEvent(row, last, visits, unseen, model.habits, place, key, count, since, change, absences, windows)
+        return LiveEvent(row, last, visits, unseen, model, place, key, count, since, change, absences, windows)
 
     def _ask(self, live_events: Sequence[LiveEvent]) -> None:
         """The other sources' answers, from windows that end with each event."""
@@ -227,7 +223,12 @@ class HabitLive:
         self._entries.pop(entity, None)
         self._gone.discard(entity)
         self._context.pop(entity, None)
+        self._visits.forget()
         self.model = self.model.forget([entity])
+
+    def drop(self, entity: Any) -> None:
+        """Let go of what is at hand of an entity; bring it back with `from_bytes` before its next event."""
+        self._entries.pop(entity, None)
 
     def __len__(self) -> int:
         """Entities at hand."""
@@ -236,10 +237,7 @@ class HabitLive:
     # ------------------------------------------------------------------------------------------- state
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        """The columns of an event that are looked at."""
-        schema = self.model.schema
-        optional = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
-        return tuple(dict.fromkeys((*schema.columns, *(c for c in optional if c))))
+        return event_columns(self.model.schema)
 
     @cached_property
     def _mark(self) -> str:
@@ -274,7 +272,7 @@ class HabitLive:
         if day <= training_end:
             return
         if not model.absorb_after:
-            state.log = with_rows(state.log, visits)[-LOOKED_AT:]
+            state.log = with_visit(state.log, visits)[-LOOKED_AT:]
             return
         end, habits = history_end(training_end, day, model.absorb_after), model.habits
         if max(self.since, habits.last_day + 1) <= end:
@@ -283,7 +281,7 @@ class HabitLive:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
             entry.model, entry.windows = replace(model, habits=habits), None
-        state.log = with_rows(state.log, visits)
+        state.log = with_visit(state.log, visits)
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""
@@ -321,6 +319,24 @@ class HabitLive:
         if state.recent:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def event_columns(schema: EventSchema) -> tuple[str, ...]:
+    """The columns of an event that are looked at."""
+    optional = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
+    return tuple(dict.fromkeys((*schema.columns, *(c for c in optional if c))))
+
+
+def latest_events(table: pa.Table, schema: EventSchema, most: int) -> dict[Any, pa.Table]:
+    """The latest events of each entity, `most` at most, in the order of their times."""
+    table = table.select([c for c in event_columns(schema) if c in table.column_names])
+    table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
+    runs = pc.run_end_encode(table[schema.entity].combine_chunks())
+    starts = [0, *runs.run_ends.to_pylist()]
+    return {
+        entity: table.slice(max(first, stop - most), stop - max(first, stop - most))
+        for entity, first, stop in zip(runs.values.to_pylist(), starts, starts[1:], strict=False)
+    }
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:

@@ -17,6 +17,7 @@ from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
 from ustad.evidence_source import Answers, OneAnswer, expected_numbers
 from ustad.habits.habit_model import HabitFacts
+from ustad.habits.habit_words import ToldEvent
 from ustad.habits.history import Habits
 from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
@@ -111,9 +112,11 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         row["reason"] = None
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
-            reason = own_model.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits, at=i)
+            told = ToldEvent.of(comparison, judgement, i)
+            reason = own_model.explain_one(told, visits, kind=word, usual_visits=usual_visits, at=i)
             answers = [OneAnswer(dict.fromkeys(comparison.terms, 0.0)), *event.answers]
-            row["reason"] = add_sentences(reason, answers, judgement, i)
+            shares = {name: float(values[i]) for name, values in judgement.shares.items()}
+            row["reason"] = add_sentences(reason, answers, shares)
         row |= {"absences": event.absences} if event.absences else {}
         rows.append(row if event.change is None else {**row, "change": event.change})
     return rows

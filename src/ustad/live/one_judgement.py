@@ -7,21 +7,21 @@ times their arithmetic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ustad.distribution import UNSURE, Distribution
-from ustad.events.one_visit import RowColumns
-from ustad.events.visits import kind_feature
-from ustad.evidence_source import Answers, KindFinder, OneAnswer, expected_numbers
+from ustad.evidence_source import KindFinder, OneAnswer
 from ustad.habits.habit_model import HabitFacts
-from ustad.habits.questions import compare
-from ustad.habits.usual import usual, usual_columns
+from ustad.habits.habit_words import ToldEvent
+from ustad.habits.measurements import fact_numbers
+from ustad.habits.one_comparison import compare_alone, usual_alone, usual_row
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import Judgement, join_sentences, p_values
+from ustad.scoring.adding_judge import SMALLEST, join_sentences
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
@@ -39,32 +39,33 @@ def judge_alone(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, 
 
 
 def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
-    model, habits, visits, columns = live.model, event.habits, event.visits, RowColumns(event.row)
-    comparison = compare(
-        habits, model.population, model.recurrence, visits, period=(event.since, int(visits.day[0])), counting="past",
-        counts=np.array([event.count]), places=(np.array([event.place]), np.array([event.key], np.uint64)),
+    model, habits, visits = live.model, event.habits, event.visits
+    features = live.features_in(event.row)
+    comparison = compare_alone(
+        habits, model.population, model.recurrence, visits, since=event.since, count=event.count,
+        located=(event.place, event.key),
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}
     answers = [OneAnswer(raw, facts=facts), *event.answers]
     replies = tuple(zip((model, *live.others), answers, strict=True))
-    judgement = judge_one(live.looks, live.about, replies, visits.entity_ids)
-    usual_visits = usual(habits, visits, comparison.place, model.widths)
-    usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
-    score, distance = float(judgement.score[0]), float(comparison.distance[0])
-    p_value = float(p_values(np.array([score]))[0])
+    judgement = judge_one(live.looks, live.about, replies)
+    usual_visits = usual_alone(habits, visits, event.place, model.widths)
+    usual_facts = usual_row(habits, model.frame, model.schema, features, visits=visits, usual_visits=usual_visits)
+    score, distance = judgement.score, float(comparison.distance[0])
+    p_value = 10.0 ** -min(score, SMALLEST)
     names = (model.schema.entity, model.schema.time, model.schema.event_id)
     row = {
         **{c: event.row[c] for c in names if c in event.row},
         "final": True,
         "visits_now": int(comparison.count[0]),
-        "km_from_own_places": distance if np.isfinite(distance) else None,
+        "km_from_own_places": distance if math.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
         "uncertainty_noise": plain_value(first_known(one.noise for one in answers)),
         "uncertainty_model": plain_value(first_known(one.doubt for one in answers)),
-        **{name: plain_value(values[0]) for name, values in usual_facts.items()},
+        **{name: plain_value(value) for name, value in usual_facts.items()},
         **{name: plain_value(value) for answer in event.answers for name, value in answer.columns.items()},
-        "kind": str(judgement.kind[0]),
+        "kind": judgement.kind,
         "evidence": _evidence(live, judgement, facts, usual_facts, answers=event.answers),
         "score": score,
         "p_value": p_value,
@@ -72,29 +73,30 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         "reason": None,
     }
     if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
-        kind = kind_feature(columns, model.schema)
-        word, own = event.row[kind.columns[0]] if kind is not None else None, replace(model, habits=habits)
-        reason = own.explain_one(facts, judgement, visits, kind=word, usual_visits=usual_visits)
-        row["reason"] = add_sentences(reason, answers, judgement)
+        kind = features[0]
+        word = event.row[kind.columns[0]] if kind is not None else None
+        told = ToldEvent.by_shares(comparison, 0, judgement.shares, live.about, kind=judgement.kind)
+        reason = event.model.explain_one(told, visits, kind=word, usual_visits=usual_visits)
+        row["reason"] = add_sentences(reason, answers, judgement.shares)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}
 
 
 def _evidence(
     live: HabitLive,
-    judgement: Judgement,
+    judgement: OneJudgement,
     facts: HabitFacts,
     usual_facts: Mapping[str, Any],
     *,
     answers: Sequence[OneAnswer],
 ) -> list[dict[str, Any]]:
-    surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares))
-    schema = live.model.schema
-    numbers = live.model.numbers(schema, Answers({}, facts=facts), usual_facts)
-    if live.others:
-        numbers |= expected_numbers(schema, usual_facts, live.others_about)
-    first = {question: {what: v[0] for what, v in values.items()} for question, values in numbers.items()}
-    return evidence_of_one(surprise, share, {**first, **join_numbers(answers)})
+    numbers: dict[str, Mapping[str, Any]] = {
+        question: {what: float(values[0]) for what, values in own.items()}
+        for question, own in fact_numbers(facts.comparison).items()
+    }
+    for question, names in live.number_columns.items():
+        numbers[question] = {what: usual_facts[name] for what, name in names.items() if name in usual_facts}
+    return evidence_of_one(judgement.surprise, judgement.shares, {**numbers, **join_numbers(answers)})
 
 
 def join_numbers(answers: Iterable[OneAnswer]) -> dict[str, Mapping[str, Any]]:
@@ -102,10 +104,8 @@ def join_numbers(answers: Iterable[OneAnswer]) -> dict[str, Mapping[str, Any]]:
     return {question: numbers for answer in answers for question, numbers in answer.numbers.items()}
 
 
-def add_sentences(reason: str, answers: Sequence[OneAnswer], judgement: Judgement, at: int = 0) -> str | None:
-    """The reason of the event `at` an index with what the other sources say; the first of the answers is that of
-    habits."""
-    shares = {name: float(values[at]) for name, values in judgement.shares.items()}
+def add_sentences(reason: str, answers: Sequence[OneAnswer], shares: Mapping[str, float]) -> str | None:
+    """A reason with what the other sources say; the first of the answers is that of habits."""
     lead = list(shares)[highest_of(list(shares.values()))]
     parts = [(answer.raw, answer.explain(shares)) for answer in answers[1:] if answer.explain is not None]
     return join_sentences(lead, [(answers[0].raw, reason), *parts])
@@ -115,11 +115,21 @@ def plain_value(value: Any) -> Any:
     """A word, or a number that is None where it is missing."""
     if value is None or isinstance(value, str):
         return value
-    return float(value) if np.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None
 
 
-def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_ids: np.ndarray) -> Judgement:
-    """The event judged, of the only entity. `replies` is in the order of the judge's sources."""
+@dataclass(frozen=True)
+class OneJudgement:
+    """As `Judgement`, of one event."""
+
+    surprise: dict[str, float]
+    shares: dict[str, float]
+    score: float
+    kind: str
+
+
+def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies) -> OneJudgement:
+    """The event judged. `replies` is in the order of the judge's sources."""
     raw = {name: value for _, answer in replies for name, value in answer.raw.items()}
     names = (name for name in looks.tails if name in raw)
     surprise = {name: _minus_log10_p(looks.tails[name], raw[name]) for name in names}
@@ -128,18 +138,8 @@ def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies, entity_i
         total = sum(weight * surprise[name] for name, weight in own.items() if name in surprise)
         heights[look] = _minus_log10_p(looks.looks[look], float(total))
     shares = _shares(looks, heights, surprise)
-    return Judgement(
-        {name: np.array([value]) for name, value in surprise.items()},
-        {name: np.array([value]) for name, value in heights.items()},
-        {name: np.array([value]) for name, value in shares.items()},
-        np.array([_minus_log10_p(looks.events, max(heights.values()))]),
-        np.array([_find_kind(looks, about, shares, replies)], object),
-        about,
-        entity_ids,
-        np.zeros(1, np.int64),
-        {},
-        (),
-    )
+    score = _minus_log10_p(looks.events, max(heights.values()))
+    return OneJudgement(surprise, shares, score, _find_kind(looks, about, shares, replies))
 
 
 def _minus_log10_p(distribution: Distribution, value: float) -> float:

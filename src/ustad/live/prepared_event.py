@@ -9,6 +9,7 @@ import numpy as np
 
 from ustad.events.visits import Visits
 from ustad.evidence_source import OneAnswer
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import Habits
 
 
@@ -20,8 +21,8 @@ class LiveEvent:
     before: dict[str, Any] | None  # the row of the event before it
     visits: Visits  # it alone, with the key of its place
     unseen: dict[str, np.ndarray]
-    habits: Habits
-    place: int  # own place in these habits, -1 somewhere new
+    model: HabitSource  # with the entity's own history as it is then
+    place: int  # own place in that history, -1 somewhere new
     key: int
     count: int  # visits to the place so far
     since: int  # the local day from which on they are counted
@@ -29,3 +30,7 @@ class LiveEvent:
     absences: list[dict[str, Any]]
     windows: list[Any]  # what other sources have seen of the entity lately
     answers: list[OneAnswer] = field(default_factory=list)  # of the other sources, in their order
+
+    @property
+    def habits(self) -> Habits:
+        return self.model.habits

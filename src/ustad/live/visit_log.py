@@ -71,11 +71,13 @@ def log_rows(visits: Visits) -> np.ndarray:
     return rows
 
 
-def with_rows(log: np.ndarray, visits: Visits) -> np.ndarray:
-    """The log with visits behind it; joining structured arrays would compare their columns first."""
-    rows = np.empty(len(log) + len(visits), LOG_ROW)
-    rows[: len(log)] = log
-    rows[len(log) :] = log_rows(visits)
+def with_visit(log: np.ndarray, visits: Visits) -> np.ndarray:
+    """The log with the only visit behind it; joining structured arrays would compare their columns first."""
+    rows = np.empty(len(log) + 1, LOG_ROW)
+    rows[:-1] = log
+    time, day, minute = int(visits.time[0]), int(visits.day[0]), float(visits.minute[0])
+    ahead = round((day * MICROSECONDS_PER_DAY + round(minute * 60e6) - time) / 1e6)
+    rows[-1] = (time, ahead, *(getattr(visits, name)[0] for name in LOG_ROW.names[2:]))  # type: ignore[index]  # it has
     return rows
 
 

@@ -43,7 +43,7 @@ def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Value
     ]
     for what in NUMBERS:
         columns = [(numbers or {}).get(name, {}).get(what) for name in names]
-        fields.append(_numbers_of(columns, shape=surprises.shape, cell=cell))
+        fields.append(_number_column(columns, shape=surprises.shape, cell=cell))
     return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ANSWER)))
 
 
@@ -78,7 +78,7 @@ def _comes_first(surprise: np.ndarray, share: np.ndarray, one: int, other: int) 
     return False
 
 
-def _numbers_of(columns: Sequence[np.ndarray | None], *, shape: tuple[int, int], cell: np.ndarray) -> pa.Array:
+def _number_column(columns: Sequence[np.ndarray | None], *, shape: tuple[int, int], cell: np.ndarray) -> pa.Array:
     """The numbers of each cell of a table of this shape, null where there is none: float32."""
     if all(values is None for values in columns):
         return pa.nulls(len(cell), pa.float32())
@@ -97,14 +97,18 @@ def evidence_of_one(
     answers.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
     by_question = numbers or {}
     return [
-        {
-            "name": name,
-            "surprise": surprise[name],
-            "share": share[name],
-            **{what: _to_number(by_question.get(name, {}).get(what)) for what in NUMBERS},
-        }
+        {"name": name, "surprise": surprise[name], "share": share[name], **_numbers_of(by_question.get(name))}
         for name in answers
     ]
+
+
+_NO_NUMBERS: dict[str, float | None] = dict.fromkeys(NUMBERS)
+
+
+def _numbers_of(values: Mapping[str, Any] | None) -> dict[str, float | None]:
+    if not values:
+        return _NO_NUMBERS
+    return {**_NO_NUMBERS, **{what: _to_number(value) for what, value in values.items()}}
 
 
 def withhold_expected(evidence: pa.ChunkedArray, keep: np.ndarray) -> pa.Array:

@@ -55,7 +55,9 @@ class ModelScorer:
         self.p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
         self.notes = rate_words(detector, settings.alerts_per_day, counts)
         self.least_rate = least_rate(detector)
-        self._backend = make_backend(detector, self.p_value, settings.max_live_agents)
+        self._backend = make_backend(
+            detector, self.p_value, settings.max_live_agents, model=settings.model, workers=settings.workers
+        )
         self.weights = LiveWeights.read(settings.weights, self.p_value)
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
@@ -76,16 +78,19 @@ class ModelScorer:
         return scorer
 
     def warm_up(self) -> None:
-        """Score made-up events once, both ways, so that the first real one does not wait for what loads late."""
+        """Score made-up events once, both ways and in every process, so that the first real one does not wait for what
+        loads late."""
+        nobody = self._backend.strangers
         for n in (1, 3):
             rows = [
-                {"agent": "", "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
+                {"agent": name, "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
                  "lat": 0.0, "lon": 0.0}
+                for name in nobody
                 for i in range(n)
             ]  # fmt: skip
-            self.remember([""], event_table([], self._layout), {}, {})
+            self.remember(nobody, event_table([], self._layout), {}, {})
             self.score(rows)
-            self.forget([""])
+            self.forget(nobody)
 
     def trained_until(self) -> float | None:
         """The end of the last day of training, in seconds since 1970; none where the model does not say."""

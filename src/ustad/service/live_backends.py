@@ -7,6 +7,7 @@ the store keeps in the same transaction as the events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,9 +16,11 @@ from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.live.habit_state import HabitState
 from ustad.live.live_judges import Live, make_live
+from ustad.live.sharded_live import ShardedLive
 from ustad.page.queries import CONTEXT_EVENTS
 from ustad.schema import EventSchema
 from ustad.service.pipeline import ScoreBatch
+from ustad.versions import find_model
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
@@ -28,6 +31,7 @@ class Backend(Protocol):
     """What the service asks of a scorer."""
 
     context: int  # how many of an agent's latest events it wants to see when the agent comes back
+    strangers: Sequence[str]  # names that nobody has, one for each process that scores
 
     def missing(self, agent: str) -> bool: ...
 
@@ -40,8 +44,15 @@ class Backend(Protocol):
     def erase(self, agent: str) -> None: ...
 
 
-def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
-    """The scorer of a loaded model; `most` agents are at hand."""
+def make_backend(
+    detector: Detector, p_value: float, most: int, *, model: Path | None = None, workers: int = 1
+) -> Backend:
+    """The scorer of a loaded model; `most` agents are at hand. More `workers` than one are processes that load the
+    `model` themselves."""
+    if workers > 1 and model is not None:
+        # One more is at hand than asked for, as of one process; the page's slider shows any event's reason.
+        shared = ShardedLive(find_model(model), detector.judge, workers, p_value=p_value, reasons="all", most=most + 1)
+        return StateBackend(shared, detector.schema, shared.strangers)
     live = make_live(detector.judge, device=detector.device, p_value=p_value, most=most + 1)
     return StateBackend(live, detector.schema) if live.since is not None else WindowBackend(live)
 
@@ -49,7 +60,7 @@ def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
 class WindowBackend:
     """Of a scorer that remembers the last window of each agent and nothing else."""
 
-    context = CONTEXT_EVENTS
+    context, strangers = CONTEXT_EVENTS, ("",)
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -79,8 +90,8 @@ class StateBackend:
 
     context = MOST_REPLAY
 
-    def __init__(self, live: Any, schema: EventSchema) -> None:
-        self._live, self._schema, self.since = live, schema, live.since
+    def __init__(self, live: Any, schema: EventSchema, strangers: Sequence[str] = ("",)) -> None:
+        self._live, self._schema, self.since, self.strangers = live, schema, live.since, strangers
         self._empty = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
 
     def missing(self, agent: str) -> bool:

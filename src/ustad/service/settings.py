@@ -60,6 +60,7 @@ class Settings:
     max_batch: int = setting(2_000, "more events in one request are refused with 413")
     max_fixes: int = setting(20_000, "more fixes in one request are refused with 413")
     max_queue: int = setting(4_000, "more events waiting to be scored are answered with 429 and Retry-After")
+    workers: int = setting(1, "processes that score by habits side by side, each some of the agents")
     micro_batch: int = setting(128, "events scored together, across requests")
     max_live_agents: int = setting(20_000, "agents whose window is held in memory; the others are read when they come")
 
@@ -68,7 +69,7 @@ class Settings:
             value = getattr(self, f.name)
             if isinstance(value, (int, float)) and value < 0:
                 raise ConfigError(f"{f.name} must be 0 or more, got {value!r}")
-        for name in ("max_body_bytes", "max_batch", "max_fixes", "max_queue", "micro_batch", "least_people"):
+        for name in ("max_body_bytes", "max_batch", "max_fixes", "max_queue", "micro_batch", "least_people", "workers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
 

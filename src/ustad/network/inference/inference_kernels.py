@@ -15,6 +15,9 @@ _LANES = 4  # dropout decisions per 64-bit draw, as in `counter`
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _TURN = np.float32(2.0**-24 * 2.0 * math.pi)
+#: Where an exponential begins to be 0 exactly. A little above, it and its products are numbers without a leading bit,
+#: on which some processors take a hundred times as long.
+_NOTHING = np.float32(-88.0)
 
 # A division that may raise is no vector: the numpy error model.
 _compile = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
@@ -43,7 +46,8 @@ def normalise(x: np.ndarray, epsilon: float, out: np.ndarray) -> None:
 
 @_elementwise
 def _exponential(value: np.float32) -> tuple[np.float32, np.int32]:
-    """eˣ of −87 ≤ x ≤ 87 as a factor in [0.7, 1.5] and the bits of a power of two: to 2 units in the last place."""
+    """eˣ of −88 ≤ x ≤ 87 as a factor in [0.7, 1.5] and the bits of a power of two: to 2 units in the last place, from
+    −87.7 downwards 0."""
     power = np.floor(value * np.float32(1.44269504) + np.float32(0.5))
     rest = value - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
     series = np.float32(1.9875691500e-4)
@@ -64,7 +68,7 @@ def softmax(x: np.ndarray, spare: np.ndarray) -> None:
         for c in range(1, length):
             top = max(top, x[r, c])
         for c in range(length):
-            x[r, c] = max(x[r, c] - top, np.float32(-87.0))
+            x[r, c] = max(x[r, c] - top, _NOTHING)
     flat, bits = x.reshape(-1), spare.view(np.int32)
     for i in range(flat.shape[0]):  # one long loop, not many of twelve: whole vectors
         flat[i], bits[i] = _exponential(flat[i])

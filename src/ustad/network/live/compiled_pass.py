@@ -197,36 +197,56 @@ def _map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 @compile_pass
 def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> None:
     """x [N·L, D] plus what its tokens see of each other."""
-    M, D = x.shape
-    L, width = length, D // heads
-    normal, mixture = np.empty_like(x), np.zeros_like(x)
+    normal = np.empty_like(x)
     normalise(x, epsilon, normal)
     qkv = _map(normal, weights[0], weights[1])
-    logits = np.empty((heads * M, L), np.float32)
-    for r in range(M):
-        first = r // L * L
-        for h in range(heads):
+    _add_map(_mix(qkv, length, qkv, x.shape[1], length, heads, x.shape[1]), weights[2], weights[3], x)
+
+
+@compile_pass
+def _mix(query: np.ndarray, each: int, rows: np.ndarray, keys_at: int, length: int, heads: int, D: int) -> np.ndarray:
+    """What queries see of their own sequence, [Q, D]: `each` queries [Q, ≥ D] of every sequence of L rows [N·L, …],
+    which have keys from the column `keys_at` on and values after them. Four columns, or four rows, at a time."""
+    L, Q, width = length, len(query), D // heads
+    keys, fours, most = np.empty((D, L), np.float32), width // 4 * 4, L // 4 * 4
+    shares, mixture = np.zeros((Q * heads, L), np.float32), np.zeros((Q, D), np.float32)
+    for q in range(Q):
+        first = q // each * L
+        if q % each == 0:
             for j in range(L):
-                dot = np.float32(0)
-                for d in range(h * width, (h + 1) * width):
-                    dot += qkv[r, d] * qkv[first + j, D + d]
-                logits[r * heads + h, j] = dot
-    softmax(logits, np.empty(logits.size, np.float32))
-    for r in range(M):
-        first = r // L * L
+                for d in range(D):
+                    keys[d, j] = rows[first + j, keys_at + d]
         for h in range(heads):
-            for j in range(L):
-                share = logits[r * heads + h, j]
+            line = q * heads + h
+            for d in range(h * width, h * width + fours, 4):
+                a, b, c, e = query[q, d], query[q, d + 1], query[q, d + 2], query[q, d + 3]
+                for j in range(L):
+                    shares[line, j] += a * keys[d, j] + b * keys[d + 1, j] + c * keys[d + 2, j] + e * keys[d + 3, j]
+            for d in range(h * width + fours, (h + 1) * width):
+                for j in range(L):
+                    shares[line, j] += query[q, d] * keys[d, j]
+    softmax(shares, np.empty(shares.size, np.float32))
+    for q in range(Q):
+        first, at = q // each * L, keys_at + D
+        for h in range(heads):
+            line = q * heads + h
+            for j in range(first, first + most, 4):
+                k = j - first
+                a, b, c, e = shares[line, k], shares[line, k + 1], shares[line, k + 2], shares[line, k + 3]
                 for d in range(h * width, (h + 1) * width):
-                    mixture[r, d] += share * qkv[first + j, 2 * D + d]
-    _add_map(mixture, weights[2], weights[3], x)
+                    v = at + d
+                    mixture[q, d] += a * rows[j, v] + b * rows[j + 1, v] + c * rows[j + 2, v] + e * rows[j + 3, v]
+            for j in range(most, L):
+                for d in range(h * width, (h + 1) * width):
+                    mixture[q, d] += shares[line, j] * rows[first + j, at + d]
+    return mixture
 
 
 @compile_pass
 def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: float) -> np.ndarray:
     """The last token of each sequence plus what it sees of the others: [N·L, D] -> [N, D]."""
     M, D = x.shape
-    L, width, N = length, D // heads, M // length
+    L, N = length, M // length
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
     pair = _map(normal, weights[10], weights[11])
@@ -235,22 +255,7 @@ def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilo
         for d in range(D):
             tokens[n, d], last[n, d] = x[n * L + L - 1, d], normal[n * L + L - 1, d]
     query = _map(last, weights[8], weights[9])
-    logits, mixture = np.empty((N * heads, L), np.float32), np.zeros((N, D), np.float32)
-    for n in range(N):
-        for h in range(heads):
-            for j in range(L):
-                dot = np.float32(0)
-                for d in range(h * width, (h + 1) * width):
-                    dot += query[n, d] * pair[n * L + j, d]
-                logits[n * heads + h, j] = dot
-    softmax(logits, np.empty(logits.size, np.float32))
-    for n in range(N):
-        for h in range(heads):
-            for j in range(L):
-                share = logits[n * heads + h, j]
-                for d in range(h * width, (h + 1) * width):
-                    mixture[n, d] += share * pair[n * L + j, D + d]
-    _add_map(mixture, weights[2], weights[3], tokens)
+    _add_map(_mix(query, 1, pair, 0, L, heads, D), weights[2], weights[3], tokens)
     return tokens
 
 

@@ -291,7 +291,7 @@ def _target(habits: Habits, visits: Visits, slot: int) -> Target:
     minute, duration, early, late, x, y = (
         float(values[0]) for values in (visits.minute, visits.duration, visits.early, visits.late, visits.x, visits.y)
     )
-    is_hidden = bool(habits.hidden_minutes(visits, habits.owners(visits))[0] > 0)
+    is_hidden = bool(visits.silent[0] and habits.hidden_minutes(visits, habits.owners(visits))[0] > 0)
     return Target.of(
         slot,
         (int(visits.weekday[0]), minute),
