@@ -13,7 +13,8 @@ import numpy as np
 
 from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family
 from ustad.lab.evaluation.fitted_models import SAME
-from ustad.lab.evaluation.result_tables import NAMES, Line, Results, has_ended, select_lines, sets, slug
+from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
+from ustad.lab.evaluation.stopping import has_ended
 
 COLUMNS = 4
 DOT = 6  # the colour of the dot at the weights that were kept

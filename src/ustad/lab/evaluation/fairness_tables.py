@@ -18,14 +18,13 @@ from ustad.lab.evaluation.result_tables import (
     Line,
     Results,
     Table,
-    count_ended,
     detection_values,
     format_mean,
-    has_ended,
     select_lines,
     sets,
     slug,
 )
+from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, count_ended, has_ended, is_of_older_rule
 
 WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
@@ -69,6 +68,7 @@ def training_tables(results: Results) -> list[Table]:
         "Targets: events (or days) that were asked about in training. Losses of different methods are of different "
         "things and compare with nothing but themselves. What did not stop by itself was cut by the time it was given."
     )
+    note = add_older_rule(note, [line for _, _, lines in _trainings(results) for line in lines])
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
 
 
@@ -88,6 +88,21 @@ def find_unfinished(results: Results) -> list[str]:
         for data, method, lines in _trainings(results)
         if not all(map(has_ended, lines))
     ]
+
+
+def say_older_rule(lines: list[Line]) -> str:
+    """Which networks stopped by the older rule, by data set, with their seeds where others have the newer one."""
+    names: dict[str, list[str]] = {}
+    for data in sets(lines):
+        own = [x for x in select_lines(lines, data=data) if x.get("training")]
+        for method in dict.fromkeys(x.get("method", "ustad-plain") for x in own):
+            runs = [x for x in own if x.get("method", "ustad-plain") == method]
+            older = sorted({x["seed"] for x in runs if is_of_older_rule(x)})
+            if older:
+                seeds = "" if all(map(is_of_older_rule, runs)) else f" (seeds {', '.join(map(str, older))})"
+                names.setdefault(data, []).append(NAMES[method] + seeds)
+    texts = "; ".join(f"on {data} {', '.join(own_names)}" for data, own_names in names.items())
+    return f"Stopped by the older rule ({OLDER_MARK}): {texts}." if texts else ""
 
 
 def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> list[str]:
