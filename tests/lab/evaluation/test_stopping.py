@@ -58,7 +58,7 @@ def test_networks_of_the_older_rule_are_named_by_data_set_with_their_seeds_where
     lines = [trained("ustad-plain", 1), trained("ustad-plain", 2, left_out=0.01), trained("ustad-au", 1)]
     lines += [trained("ctle", 1), {**trained("ustad-plain", 1), "data": "other"}]
     assert say_older_rule(lines) == (
-        f"Stopped by the older rule (†): on {TOWN} USTAD (seeds 1), USTAD-AU; on other USTAD."
+        f"Stopped by the older rule (†): on {TOWN} USTAD (seeds 1) · USTAD-AU; on other USTAD."
     )
     assert say_older_rule([trained("ustad-plain", left_out=0.01), trained("ctle")]) == ""
 

@@ -27,6 +27,7 @@ from ustad.lab.evaluation.result_tables import (
     sets,
     slug,
 )
+from ustad.lab.evaluation.stopping import add_older_rule, mark_older_rule
 
 WHATS = (("auroc", "AUROC"), ("ap", "AUPR"))
 CALIBRATED_NOTE = (
@@ -182,7 +183,7 @@ def search_tables(results: Results) -> list[Table]:
                 f"{training['fields'].get('poi', float('nan')):.3f}",
                 *(f"{terms[name]['mae']:.2f}" for name in ("x", "y", "start", "duration")),
                 f"{terms['poi']['accuracy']:.1f}",
-                f"{training['epochs']}" + ("" if training["converged"] else " (cut)"),
+                f"{training['epochs']}{'' if training['converged'] else ' (cut)'}{mark_older_rule(line)}",
             )
         )
     heads = (
@@ -193,6 +194,7 @@ def search_tables(results: Results) -> list[Table]:
     has_lambda = any(line["method"] == "ustad-lambda" for line in results["prediction"])
     open_words = "" if has_lambda else " It has not been run on the seeds of the tables yet."
     note = f"Development seed {seeds}; the λ of the lowest validation loss is `ustad-lambda`'s.{open_words}"
+    note = add_older_rule(note, lines)
     return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
 
 

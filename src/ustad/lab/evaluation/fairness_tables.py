@@ -101,7 +101,7 @@ def say_older_rule(lines: list[Line]) -> str:
             if older:
                 seeds = "" if all(map(is_of_older_rule, runs)) else f" (seeds {', '.join(map(str, older))})"
                 names.setdefault(data, []).append(NAMES[method] + seeds)
-    texts = "; ".join(f"on {data} {', '.join(own_names)}" for data, own_names in names.items())
+    texts = "; ".join(f"on {data} {' · '.join(own_names)}" for data, own_names in names.items())
     return f"Stopped by the older rule ({OLDER_MARK}): {texts}." if texts else ""
 
 

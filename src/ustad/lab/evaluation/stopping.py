@@ -28,9 +28,14 @@ def has_ended(line: Line) -> bool:
 
 def is_of_older_rule(line: Line) -> bool:
     """Whether single events could decide when a network of variances stopped; lines without a method are of USTAD."""
-    training = line.get("training")
+    training = line.get("training") or {}
     is_of_variances = line.get("method", "ustad-plain") in WITH_VARIANCES
     return bool(training) and is_of_variances and "left_out" not in training
+
+
+def mark_older_rule(line: Line) -> str:
+    """What stands behind a figure of one training of the older rule."""
+    return f" {OLDER_MARK}" if is_of_older_rule(line) else ""
 
 
 def count_ended(lines: list[Line]) -> str:

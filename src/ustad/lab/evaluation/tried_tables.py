@@ -37,7 +37,7 @@ def _describe(line: Line) -> tuple[str, ...]:
     changes = line["budget"].get("changes", {})
     budget = line["budget"]["name"].removesuffix("".join(f"-{name}={value}" for name, value in changes.items()))
     setting = ", ".join(f"{name} {value}" for name, value in changes.items()) or AS_IT_IS
-    method = line.get("method", "ustad-plain")
+    method = str(line.get("method", "ustad-plain"))
     window = ", past only" if line.get("window") == "past" else ""
     return line["data"], str(line["seed"]), NAMES.get(method, method) + window, budget, setting
 
@@ -70,5 +70,6 @@ def _errors(lines: list[Line]) -> tuple[str, ...]:
 
 def _areas(lines: list[Line]) -> tuple[str, ...]:
     """AUROC and AUPR of events and agents, where detection was asked."""
-    result = next((line["result"] for line in lines if line["experiment"] == "detection"), {})
+    results = [line["result"] for line in lines if line["experiment"] == "detection"]
+    result = results[0] if results else {}
     return tuple(plain(result.get(level, {}).get(what)) for level in LEVELS for what in ("auroc", "ap"))
