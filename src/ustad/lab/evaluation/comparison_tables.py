@@ -6,6 +6,7 @@ In go result lines, out come `Table`s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,13 @@ def _calibrated_table(lines: list[Line], data: str) -> Table | None:
         own = select_lines(lines, data=data, method=method, window="day")
         pairs = [(x["result"], x["result"]["calibrated"]) for x in own if "calibrated" in x["result"]]
         if pairs:
-            rows.append((NAMES[method], *_side_by_side(pairs)))
+            rows.append((NAMES[method], str(len(pairs)), *_side_by_side(pairs)))
     if not rows:
         return None
     title = f"Ranks and calibrated tail shares, {data}"
-    return Table(f"calibrated-{slug(data)}", title, ("method", *_pair_heads()), tuple(rows), CALIBRATED_NOTE)
+    return Table(
+        f"calibrated-{slug(data)}", title, ("method", "data sets", *_pair_heads()), tuple(rows), CALIBRATED_NOTE
+    )
 
 
 def calibrated_score_tables(lines: list[Line]) -> list[Table]:
@@ -229,8 +232,14 @@ def best_injection_tables(results: Results) -> list[Table]:
               for _, word in WHATS),
         )  # fmt: skip
         title = f"Injected anomalies, the preset `best` beside the paper's score, {data}"
-        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows)))
+        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows), _say_counts(both, parts)))
     return tables
+
+
+def _say_counts(lines: Sequence[Line], parts: dict[str, str]) -> str:
+    """How many data sets each way of counting is of: cells from before a way do not have it."""
+    counts = (f"{words} {len({x['seed'] for x in lines if _is_told(x, part)})}" for part, words in parts.items())
+    return f"Data sets: {', '.join(counts)}."
 
 
 def _is_told(line: Line, part: str) -> bool:

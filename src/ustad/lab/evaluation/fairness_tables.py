@@ -43,9 +43,9 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data, window="day")):
             values = [detection_values(lines, data, method, way, what=what) for way in WAYS for what in ("auroc", "ap")]
             if values[2]:
-                rows.append((NAMES[method], *(format_mean(v, 3) for v in values)))
+                rows.append((NAMES[method], str(len(values[2])), *(format_mean(v, 3) for v in values)))
         if rows:
-            heads = ("method", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
+            heads = ("method", "data sets", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
             title = f"Events counted three ways, {data}"
             tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), THREE_WAYS))
     return tables
@@ -58,14 +58,20 @@ def training_tables(results: Results) -> list[Table]:
         runs = [line["training"] for line in lines]
         means = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
         targets = [run["targets"] for run in runs if "targets" in run]
+        a_step = [run["targets"] / run["steps"] for run in runs if "targets" in run and run["steps"]]
         seconds, losses = [run["seconds"] for run in runs], [run["best_loss"] for run in runs]
         rows.append(
-            (data, NAMES[method], *means, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
+            (data, NAMES[method], *means, format_number(np.mean(targets)) if targets else "–",
+             f"{np.mean(a_step):,.0f}" if a_step else "–", format_mean(losses),
              f"{np.mean(seconds):.0f}", count_ended(lines))
         )  # fmt: skip
-    heads = ("data", "method", "epochs", "steps", "targets", "best validation loss", "seconds", "stopped by itself")
+    heads = (
+        "data", "method", "epochs", "steps", "targets", "targets a step", "best validation loss", "seconds",
+        "stopped by itself",
+    )  # fmt: skip
     note = (
-        "Targets: events (or days) that were asked about in training. Losses of different methods are of different "
+        "Targets: events (or days) that were asked about in training. Of a step they are not the same for all: a batch "
+        "is of windows, days or single events, and a method asks about all of them or a share. Losses of different methods are of different "
         "things and compare with nothing but themselves. What did not stop by itself was cut by the time it was given."
     )
     note = add_older_rule(note, [line for _, _, lines in _trainings(results) for line in lines])
