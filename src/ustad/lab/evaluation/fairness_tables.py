@@ -71,8 +71,9 @@ def training_tables(results: Results) -> list[Table]:
     )  # fmt: skip
     note = (
         "Targets: events (or days) that were asked about in training. Of a step they are not the same for all: a batch "
-        "is of windows, days or single events, and a method asks about all of them or a share. Losses of different methods are of different "
-        "things and compare with nothing but themselves. What did not stop by itself was cut by the time it was given."
+        "is of windows, days or single events, and a method asks about all of them or a share. "
+        "Losses of different methods are of different things and compare with nothing but themselves. What did not "
+        "stop by itself was cut by the time it was given."
     )
     note = add_older_rule(note, [line for _, _, lines in _trainings(results) for line in lines])
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []

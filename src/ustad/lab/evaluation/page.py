@@ -159,10 +159,11 @@ def _fold(summary: str, parts: list[str]) -> list[str]:
 
 def _verdicts(results: Results) -> list[str]:
     """One screen: where USTAD stands, how many claims of each question hold, and what was not trained to its end."""
-    claims = [claim for claim in judge_claims(results) if claim.effects]
-    rows, words_of = [], whole_texts([claim.text for claim in claims])
+    claims = judge_claims(results)
+    pairs = zip(claims, whole_texts([claim.text for claim in claims]), strict=True)
+    rows, measured_claims = [], [(claim, words) for claim, words in pairs if claim.effects]
     for number in ("Q1", "Q2", "Q3", "Q4"):
-        own = [(c.verdict, words) for c, words in zip(claims, words_of, strict=True) if question_of(c.text) == number]
+        own = [(claim.verdict, words) for claim, words in measured_claims if question_of(claim.text) == number]
         count = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
         cells = ([words for v, words in own if v == verdict] for verdict in ("not confirmed", "reversed"))
         rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
