@@ -61,7 +61,7 @@ serve: $(STAMP)
 	$(BIN)/ustad serve runs/demo
 
 experiments-small: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/ustad lab experiment all --size small --agents 40 --anomalous-share 0.2 --seeds 2 --workers 2 \
+	OMP_NUM_THREADS=1 $(BIN)/ustad lab experiment all --size small --agents 40 --anomalous-share 0.2 --seeds 1-2 --workers 2 \
 	  --device cpu --out runs/experiments-small --work runs/experiments-small/work
 	@echo "the page: runs/experiments-small/results.md"
 

@@ -181,10 +181,10 @@ class TrainingConfig:
     epochs: int = setting(300, "at most this many passes over the training windows", NETWORKS)
     patience: int = setting(10, "stop after this many epochs without a better validation loss", NETWORKS)
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit", NETWORKS)
-    acceleration: Literal["auto", "fp32", "off"] = setting(
+    acceleration: Literal["auto", "off"] = setting(
         "auto",
         "auto: on a GPU bf16 where it has it, steps recorded and replayed, blocks compiled in long runs; "
-        "fp32: steps recorded and replayed, all in fp32; off: fp32, nothing compiled or recorded",
+        "off: fp32, nothing compiled or recorded",
         NETWORKS,
     )
     weight_decay: ClassVar[float] = 1e-5  # as in the paper
@@ -231,7 +231,7 @@ class TrainingConfig:
 
     @property
     def graphs(self) -> str:
-        return "off" if self.acceleration == "off" else "auto"
+        return self.acceleration
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def test_ranks_and_calibrated_shares_stand_side_by_side():
     own["result"]["calibrated"] = {"events": AREAS, "agents": {"auroc": 0.9, "ap": 0.5}}
     (table,) = calibrated_tables([own, {**detection(1, 0.5), "method": "atrom"}])
     (row,) = (dict(zip(table.heads, r, strict=True)) for r in table.rows)  # what is never ranked has no row
+    assert row["data sets"] == "1"
     assert (row["agents AUROC, ranks"], row["agents AUROC, calibrated"]) == ("0.600", "0.900")
     assert (row["agents AUPR, ranks"], row["agents AUPR, calibrated"]) == ("0.100", "0.500")
 
@@ -124,6 +125,7 @@ def test_injections_by_incident_stand_there_for_the_lines_that_have_them(tmp_pat
     row = next(dict(zip(table.heads, r, strict=True)) for r in table.rows if r[0] == "swap")
     assert (row["loss & kNN, by incident AUROC"], row["`best`, by incident AUROC"]) == ("0.800", "–")
     assert row["loss & kNN, all AUROC"] == "0.700 ± 0.000"
+    assert table.note == "Data sets: all 2, by incident 1, changed only 2."
 
 
 def test_false_alarms_are_counted_over_all_data_sets(tmp_path):

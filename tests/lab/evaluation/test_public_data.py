@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from ustad.cli import main
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
@@ -139,3 +140,16 @@ def test_urban_anomalies_are_read_as_stays_with_labels_of_people(tmp_path):
 def test_a_missing_file_of_urban_anomalies_is_named(tmp_path):
     with pytest.raises(DataError, match="pol_atl_gps_train"):
         BENCHMARKS["urban-anomalies"].prepare(tmp_path, tmp_path / "keep", None, 7)
+
+
+def test_the_verb_goes_from_published_files_to_a_table_of_every_method(tmp_path, capsys):
+    out = tmp_path / "results"
+    words = ["--data", numosim(tmp_path / "la"), "--out", out, "--work", tmp_path / "work", "--device", "cpu"]
+    with pytest.raises(SystemExit) as stop:
+        main(["lab", "benchmark", "numosim", "--methods", "visit-rate,distance", *map(str, words)])
+    assert stop.value.code == 0, capsys.readouterr().err
+    table = (out / "table.md").read_text()
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if line.startswith("| ")]
+    assert [rows.count(name) for name in ("visit rate", "distance to own places")] == [2, 2]  # once more three ways
+    assert table.startswith(f"# {BENCHMARKS['numosim'].title}: Detection")
+    assert str(tmp_path) not in (out / "detection.jsonl").read_text()  # no line says where the files were

@@ -70,8 +70,8 @@ def test_what_is_tried_are_cells_and_models_of_their_own_and_stands_apart(tmp_pa
 
 
 def test_changes_are_read_by_name_and_refused_where_a_method_has_no_such_setting():
-    assert read_changes("width=128,mask_ratio=0.3,acceleration=fp32") == (
-        ("acceleration", "fp32"), ("mask_ratio", 0.3), ("width", 128),
+    assert read_changes("width=128,mask_ratio=0.3,name=word") == (
+        ("mask_ratio", 0.3), ("name", "word"), ("width", 128),
     )  # fmt: skip
     for text in ("", "width", "width=", "=3", "width=1,width=2"):
         with pytest.raises(ConfigError, match="NAME=VALUE"):

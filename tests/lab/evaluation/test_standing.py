@@ -42,6 +42,14 @@ def test_ahead_and_behind_need_more_than_the_spread(ours, word):
     assert row["data sets"] == "2"
 
 
+def test_a_verdict_of_fewer_than_five_data_sets_says_so():
+    for count, is_few in ((4, True), (5, False)):
+        lines = [*detection("ustad-plain", [0.9] * 5), *detection("transformer", [0.7] * count)]
+        told = only_row(lines)["against the best deep baseline by AUROC"]
+        assert told.startswith("**ahead of** Transformer")
+        assert told.endswith(f"of 5 and {count} data sets only") == is_few
+
+
 def test_visit_rate_and_the_preset_with_history_stand_beside():
     methods = {"ustad-plain": 0.8, "transformer": 0.7, "visit-rate": 0.85, "ustad-default": 0.95}
     row = only_row([x for m, v in methods.items() for x in detection(m, (v, v))])

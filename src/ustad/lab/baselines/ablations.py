@@ -42,7 +42,6 @@ class AblationSettings(DeepSettings):
     category_weight: float = search_field(
         1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper searches it"
     )
-    acceleration: str = setting("auto", "on a GPU: auto, bf16 as for every method; fp32; off, nothing recorded")
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
 
@@ -81,7 +80,6 @@ class Ustad(Baseline):
                 "scoring.samples": settings.samples if self.uncertainty in ("both", "epistemic") else 1,
                 "scoring.neighbours": settings.neighbours,
                 "training.mask_ratio": settings.mask_ratio,
-                "training.acceleration": settings.acceleration,
                 "training.category_weight": settings.category_weight,
                 **loop_settings(settings, self.targets_an_epoch()),
             }

@@ -6,6 +6,7 @@ In go result lines, out come `Table`s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from ustad.lab.evaluation.result_tables import (
     sets,
     slug,
 )
+from ustad.lab.evaluation.stopping import add_older_rule, mark_older_rule
 
 WHATS = (("auroc", "AUROC"), ("ap", "AUPR"))
 CALIBRATED_NOTE = (
@@ -51,11 +53,13 @@ def _calibrated_table(lines: list[Line], data: str) -> Table | None:
         own = select_lines(lines, data=data, method=method, window="day")
         pairs = [(x["result"], x["result"]["calibrated"]) for x in own if "calibrated" in x["result"]]
         if pairs:
-            rows.append((NAMES[method], *_side_by_side(pairs)))
+            rows.append((NAMES[method], str(len(pairs)), *_side_by_side(pairs)))
     if not rows:
         return None
     title = f"Ranks and calibrated tail shares, {data}"
-    return Table(f"calibrated-{slug(data)}", title, ("method", *_pair_heads()), tuple(rows), CALIBRATED_NOTE)
+    return Table(
+        f"calibrated-{slug(data)}", title, ("method", "data sets", *_pair_heads()), tuple(rows), CALIBRATED_NOTE
+    )
 
 
 def calibrated_score_tables(lines: list[Line]) -> list[Table]:
@@ -182,7 +186,7 @@ def search_tables(results: Results) -> list[Table]:
                 f"{training['fields'].get('poi', float('nan')):.3f}",
                 *(f"{terms[name]['mae']:.2f}" for name in ("x", "y", "start", "duration")),
                 f"{terms['poi']['accuracy']:.1f}",
-                f"{training['epochs']}" + ("" if training["converged"] else " (cut)"),
+                f"{training['epochs']}{'' if training['converged'] else ' (cut)'}{mark_older_rule(line)}",
             )
         )
     heads = (
@@ -193,6 +197,7 @@ def search_tables(results: Results) -> list[Table]:
     has_lambda = any(line["method"] == "ustad-lambda" for line in results["prediction"])
     open_words = "" if has_lambda else " It has not been run on the seeds of the tables yet."
     note = f"Development seed {seeds}; the λ of the lowest validation loss is `ustad-lambda`'s.{open_words}"
+    note = add_older_rule(note, lines)
     return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
 
 
@@ -227,8 +232,14 @@ def best_injection_tables(results: Results) -> list[Table]:
               for _, word in WHATS),
         )  # fmt: skip
         title = f"Injected anomalies, the preset `best` beside the paper's score, {data}"
-        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows)))
+        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows), _say_counts(both, parts)))
     return tables
+
+
+def _say_counts(lines: Sequence[Line], parts: dict[str, str]) -> str:
+    """How many data sets each way of counting is of: cells from before a way do not have it."""
+    counts = (f"{words} {len({x['seed'] for x in lines if _is_told(x, part)})}" for part, words in parts.items())
+    return f"Data sets: {', '.join(counts)}."
 
 
 def _is_told(line: Line, part: str) -> bool:

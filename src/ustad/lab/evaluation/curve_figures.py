@@ -13,7 +13,8 @@ import numpy as np
 
 from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family
 from ustad.lab.evaluation.fitted_models import SAME
-from ustad.lab.evaluation.result_tables import NAMES, Line, Results, has_ended, select_lines, sets, slug
+from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
+from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, has_ended, is_of_older_rule
 
 COLUMNS = 4
 DOT = 6  # the colour of the dot at the weights that were kept
@@ -24,10 +25,15 @@ def curve_figures(results: Results) -> list[tuple[str, str, Callable[[Any], Any]
     lines = [line for name in ("detection", "prediction") for line in results.get(name, [])]
     by_data = {data: select_lines(lines, data=data) for data in sets(lines)}
     return [
-        (f"curves-{slug(data)}", f"Validation loss by epoch, {data}", partial(draw_curves, lines=own))
+        (f"curves-{slug(data)}", _caption(data, own), partial(draw_curves, lines=own))
         for data, own in by_data.items()
         if curves_by_method(own)
     ]
+
+
+def _caption(data: str, lines: list[Line]) -> str:
+    """What the curves are of; where networks stopped by the older rule, what the mark in their titles means."""
+    return add_older_rule(f"Validation loss by epoch, {data}.", lines).removesuffix(".")
 
 
 def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
@@ -37,7 +43,9 @@ def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
         if line.get("training", {}).get("curve"):
             method = str(line["method"])
             own = runs.setdefault(SAME.get(method, method), {})
-            own.setdefault(line["seed"], {**line["training"], "ended": has_ended(line)})
+            own.setdefault(
+                line["seed"], {**line["training"], "ended": has_ended(line), "older": is_of_older_rule(line)}
+            )
     return {method: list(own.values()) for method, own in runs.items()}
 
 
@@ -55,8 +63,9 @@ def draw_curves(plt: Any, lines: list[Line]) -> Any:
         if len(values):
             low, high = values.min(), np.quantile(values, 0.97)
             axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
-        count = sum(run["ended"] for run in runs)
-        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {count} ended", fontsize=7)
+        count, older = (sum(run[key] for run in runs) for key in ("ended", "older"))
+        mark = f", {older} {OLDER_MARK}" if older else ""
+        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {count} ended{mark}", fontsize=7)
         axis.set_xlabel("epoch", fontsize=7)
     for axis in list(axes.flat)[len(methods) :]:
         axis.set_axis_off()

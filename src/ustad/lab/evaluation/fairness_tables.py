@@ -18,14 +18,13 @@ from ustad.lab.evaluation.result_tables import (
     Line,
     Results,
     Table,
-    count_ended,
     detection_values,
     format_mean,
-    has_ended,
     select_lines,
     sets,
     slug,
 )
+from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, count_ended, has_ended, is_of_older_rule
 
 WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
@@ -44,9 +43,9 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data, window="day")):
             values = [detection_values(lines, data, method, way, what=what) for way in WAYS for what in ("auroc", "ap")]
             if values[2]:
-                rows.append((NAMES[method], *(format_mean(v, 3) for v in values)))
+                rows.append((NAMES[method], str(len(values[2])), *(format_mean(v, 3) for v in values)))
         if rows:
-            heads = ("method", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
+            heads = ("method", "data sets", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
             title = f"Events counted three ways, {data}"
             tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), THREE_WAYS))
     return tables
@@ -59,16 +58,24 @@ def training_tables(results: Results) -> list[Table]:
         runs = [line["training"] for line in lines]
         means = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
         targets = [run["targets"] for run in runs if "targets" in run]
+        a_step = [run["targets"] / run["steps"] for run in runs if "targets" in run and run["steps"]]
         seconds, losses = [run["seconds"] for run in runs], [run["best_loss"] for run in runs]
         rows.append(
-            (data, NAMES[method], *means, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
+            (data, NAMES[method], *means, format_number(np.mean(targets)) if targets else "–",
+             f"{np.mean(a_step):,.0f}" if a_step else "–", format_mean(losses),
              f"{np.mean(seconds):.0f}", count_ended(lines))
         )  # fmt: skip
-    heads = ("data", "method", "epochs", "steps", "targets", "best validation loss", "seconds", "stopped by itself")
+    heads = (
+        "data", "method", "epochs", "steps", "targets", "targets a step", "best validation loss", "seconds",
+        "stopped by itself",
+    )  # fmt: skip
     note = (
-        "Targets: events (or days) that were asked about in training. Losses of different methods are of different "
-        "things and compare with nothing but themselves. What did not stop by itself was cut by the time it was given."
+        "Targets: events (or days) that were asked about in training. Of a step they are not the same for all: a batch "
+        "is of windows, days or single events, and a method asks about all of them or a share. "
+        "Losses of different methods are of different things and compare with nothing but themselves. What did not "
+        "stop by itself was cut by the time it was given."
     )
+    note = add_older_rule(note, [line for _, _, lines in _trainings(results) for line in lines])
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
 
 
@@ -88,6 +95,21 @@ def find_unfinished(results: Results) -> list[str]:
         for data, method, lines in _trainings(results)
         if not all(map(has_ended, lines))
     ]
+
+
+def say_older_rule(lines: list[Line]) -> str:
+    """Which networks stopped by the older rule, by data set, with their seeds where others have the newer one."""
+    names: dict[str, list[str]] = {}
+    for data in sets(lines):
+        own = [x for x in select_lines(lines, data=data) if x.get("training")]
+        for method in dict.fromkeys(x.get("method", "ustad-plain") for x in own):
+            runs = [x for x in own if x.get("method", "ustad-plain") == method]
+            older = sorted({x["seed"] for x in runs if is_of_older_rule(x)})
+            if older:
+                seeds = "" if all(map(is_of_older_rule, runs)) else f" (seeds {', '.join(map(str, older))})"
+                names.setdefault(data, []).append(NAMES[method] + seeds)
+    texts = "; ".join(f"on {data} {' · '.join(own_names)}" for data, own_names in names.items())
+    return f"Stopped by the older rule ({OLDER_MARK}): {texts}." if texts else ""
 
 
 def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> list[str]:

@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
+from ustad.lab.evaluation.stopping import add_older_rule, count_ended
+
 Line = dict[str, Any]
 Results = dict[str, list[Line]]
 #: Of fewer training weeks: patience as long in steps as for all of them, or fewer steps (as long in epochs).
@@ -48,8 +50,6 @@ IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
 )
-#: Methods whose learning rate falls to zero over a number of epochs of their own.
-OWN_SCHEDULE = ("ustad-default",)
 
 
 @dataclass(frozen=True)
@@ -153,20 +153,9 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
         "x, y in km, start and duration in minutes; MAPE leaves out targets of zero. Rows of the paper are of its own "
         "data and in the units it prints."
     )
+    note = add_older_rule(note, select_lines(lines, data=data))
     table = Table(f"prediction-{slug(data)}", f"Masked prediction, {data}", tuple(heads), tuple(rows), note)
     return without_empty(table)
-
-
-def count_ended(lines: list[Line]) -> str:
-    """How many of the networks stopped by themselves, of all that were trained; a dash where none was."""
-    trainings = [line for line in lines if line.get("training")]
-    return f"{sum(map(has_ended, trainings))} of {len(trainings)}" if trainings else "–"
-
-
-def has_ended(line: Line) -> bool:
-    """Whether a network stopped by itself: its validation loss stood still, or its own schedule came to its end."""
-    training = line["training"]
-    return training["converged"] or (line["method"] in OWN_SCHEDULE and training["stopped"] == "epochs")
 
 
 def prediction_values(lines: list[Line], data: str, method: str, what: str, *, term: str) -> list[float]:
@@ -201,12 +190,11 @@ def _detection_table(lines: list[Line], data: str) -> Table:
                 ]
         row.append(count_ended(select_lines(lines, data=data, method=method, window=window)))
         rows.append(tuple(row))
-    improvement = _improvement(lines, data)
+    improvement, note = _improvement(lines, data), ""
     if any("%" in cell for cell in improvement):
         rows.append(improvement)
         note = IMPROVEMENT
-    else:
-        note = ""
+    note = add_older_rule(note, select_lines(lines, data=data))
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
 
 

@@ -38,6 +38,8 @@ AS_PRINTED = ("ustad-plain", "ustad-lambda")
 AT_FULL_SIZE = ("numosim-la (20,000 agents)", {"events": 0.82, "agents": 0.86})
 #: Points of accuracy that kinds of place may lie behind the network without uncertainty.
 KINDS_BEHIND = 2.0
+#: A spread over fewer data sets is said to be of few.
+ENOUGH_SETS = 5
 UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% right"}
 
 
@@ -91,10 +93,12 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
         return ""
     count = sum(bool(detection_values(lines, data, m, level, what=what)) for m in DEEP)
     figure = f"{NAMES[best[0]]}{'' if count > 1 else ', the only one there'}, {plain(best[1])}"
-    if min(len(detection_values(lines, data, m, level, what=what)) for m in ("ustad-plain", best[0])) < 2:
+    counts = [len(detection_values(lines, data, m, level, what=what)) for m in ("ustad-plain", best[0])]
+    if min(counts) < 2:
         return f"{figure}; one data set, no verdict"
+    few = f", of {counts[0]} and {counts[1]} data sets only" if min(counts) < ENOUGH_SETS else ""
     word = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
-    return f"**{word}** {figure}; spread {plain(margin[1])}"
+    return f"**{word}** {figure}; spread {plain(margin[1])}{few}"
 
 
 def _format_calibrated(lines: list[Line], data: str, level: str, what: str) -> str:

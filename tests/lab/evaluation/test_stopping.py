@@ -1,0 +1,74 @@
+"""What ended a training, and that figures of two rules of stopping are never mixed without saying it."""
+
+import pytest
+
+from ustad.config import Config
+from ustad.lab.baselines import find
+from ustad.lab.evaluation.experiments import DETECTORS, PREDICTORS
+from ustad.lab.evaluation.fairness_tables import say_older_rule, training_tables
+from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
+from ustad.lab.evaluation.result_tables import detection_tables, prediction_tables
+from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule
+
+TOWN = "town (9 agents)"
+
+
+def trained(method, seed=1, converged=True, **facts):
+    training = {
+        "epochs": 9, "steps": 90, "best_loss": 1.0, "seconds": 3.0, "stopped": "patience" if converged else "time",
+        "converged": converged, **facts,
+    }  # fmt: skip
+    areas = {"auroc": 0.8, "ap": 0.1}
+    return {
+        "experiment": "detection", "data": TOWN, "source": {"name": "town"}, "method": method, "window": "day",
+        "seed": seed, "result": {"events": areas, "agents": areas}, "training": training,
+    }  # fmt: skip
+
+
+def test_the_methods_that_predict_variances_are_those_whose_network_does():
+    presets = {name: Config.preset(preset).model for name, preset in WHOLE_PRESETS.items()}
+    own = {m for m, model in presets.items() if model.network == "dual" and model.uncertainty in ("both", "aleatoric")}
+    classes = {m: find(m) for m in {*DETECTORS, *PREDICTORS} - set(WHOLE_PRESETS)}
+    own |= {m for m, kind in classes.items() if getattr(kind, "uncertainty", "none") in ("both", "aleatoric")}
+    assert own == set(WITH_VARIANCES)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "–"),
+        ([trained("transformer"), trained("transformer", 2, converged=False)], "1 of 2"),
+        ([trained("ustad-plain"), trained("ustad-plain", 2)], "2 of 2 †"),
+        ([trained("ustad-plain"), trained("ustad-plain", 2, left_out=0.01)], "2 of 2 (1 †)"),
+        ([trained("ustad-plain", left_out=0.01)], "1 of 1"),
+    ],
+)
+def test_trainings_of_the_older_rule_are_marked_and_counted_where_they_are_mixed(lines, words):
+    assert count_ended(lines) == words
+
+
+def test_a_cell_without_a_method_is_of_ustad_and_one_without_training_of_no_rule():
+    line = trained("ustad-plain")
+    del line["method"]
+    assert is_of_older_rule(line)
+    assert not is_of_older_rule({**line, "training": {}})
+
+
+def test_networks_of_the_older_rule_are_named_by_data_set_with_their_seeds_where_mixed():
+    lines = [trained("ustad-plain", 1), trained("ustad-plain", 2, left_out=0.01), trained("ustad-au", 1)]
+    lines += [trained("ctle", 1), {**trained("ustad-plain", 1), "data": "other"}]
+    assert say_older_rule(lines) == (
+        f"Stopped by the older rule (†): on {TOWN} USTAD (seeds 1) · USTAD-AU; on other USTAD."
+    )
+    assert say_older_rule([trained("ustad-plain", left_out=0.01), trained("ctle")]) == ""
+
+
+def test_tables_with_the_mark_say_what_it_means_and_others_do_not():
+    for lines, is_marked in (([trained("ustad-au")], True), ([trained("ustad-au", left_out=0.01)], False)):
+        rows = [{"term": "x", "rejected": 0.0, "mae": 1.0, "mape": 2.0}]
+        predicted = [{**line, "result": {"rows": rows}} for line in lines]
+        tables = [detection_tables(lines)[0], *prediction_tables(predicted)]
+        tables += training_tables({"detection": lines, "prediction": []})
+        assert len(tables) == 3
+        assert {OLDER_RULE in table.note for table in tables} == {is_marked}
+        assert {"†" in table.markdown() for table in tables} == {is_marked}
