@@ -12,8 +12,8 @@ from typing import ClassVar
 from ustad.config import setting
 from ustad.lab.baselines.ablations import AblationSettings, Ustad
 
-#: The λ with the lower validation loss, 1 or 5, on 20,000 people of a development seed (`results/search`). On 2,000 people
-#: λ = 2 had the lowest of 1, 2, 5 and 10; on 5,000 people λ = 1 and 5 are level.
+#: The λ with the lower validation loss, 1 or 5, on 20,000 people of a development seed (`results/search`). On 2,000
+#: people λ = 2 had the lowest of 1, 2, 5 and 10; on 5,000 people λ = 1 and 5 are level.
 BEST_LAMBDA = 5.0
 
 
