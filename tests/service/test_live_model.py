@@ -120,6 +120,22 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert case["habits"]["terms"][0]["surprise"] > 1
 
 
+def test_two_processes_score_as_one_does(tiny_run: Path, tmp_path: Path) -> None:
+    table, listed = strange_week(), []
+    for workers in (1, 2):
+        store = f"sqlite:///{tmp_path / f'{workers}.db'}"
+        settings = Settings(model=tiny_run / "model", store=store, device="cpu", workers=workers)
+        with client_of(create_app(settings)) as client:
+            listed.append(sent(client, table, [1, 7, 30]))
+    one, two = listed
+    assert list(one) == list(two)
+    for name, event in one.items():
+        assert two[name]["score"] == pytest.approx(event["score"], abs=1e-6)
+        assert [two[name][what] for what in ("kind", "reason", "alert")] == [
+            event[what] for what in ("kind", "reason", "alert")
+        ]
+
+
 def test_stays_with_silence_inside_score_live_as_in_bulk(served: TestClient, tiny_run: Path) -> None:
     table = tiny_stays(agents=2, days=6, seed=9, after=24)
     kept = np.flatnonzero(np.arange(len(table)) % 5 != 3)  # the stay before a missing one lasts until it ended

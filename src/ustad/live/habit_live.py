@@ -45,6 +45,8 @@ from ustad.tables import TIMESTAMP, DataError
 MOST_ENTITIES = 4096
 #: The latest visits among which a visit is looked for that did not come: more than two days of them.
 LOOKED_AT = 128
+#: Fewer events than this are judged one by one in less time than together.
+LEAST_TOGETHER = 12
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -123,7 +125,7 @@ class HabitLive:
     def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Score several in their order, with the scores of `update` one by one, but at once: events of different
         entities and later ones of the same side by side. Where it fails, none of them was counted."""
-        return self._update(events, judge_together if len(events) > 1 else judge_alone)
+        return self._update(events, judge_together if len(events) >= LEAST_TOGETHER else judge_alone)
 
     def _update(
         self, events: Sequence[Mapping[str, Any]], judge: Callable[[HabitLive, list[LiveEvent]], list[dict[str, Any]]]
@@ -345,5 +347,5 @@ def _column(values: list[Any], is_time: bool) -> pa.Array:
         return pa.array(values)
     if all(v is None or (isinstance(v, datetime) and v.tzinfo is not None) for v in values):
         moments = [None if v is None else (v - _EPOCH) // _MICROSECOND for v in values]
-        return pa.array(moments, pa.int64()).cast(TIMESTAMP)
+        return pa.array(moments, TIMESTAMP)
     return pa.array(values).cast(TIMESTAMP)

@@ -146,6 +146,7 @@ class Service:
             task.cancel()
         if self.intake is not None:
             await asyncio.to_thread(self.intake.stop)
+        getattr(self.scorer, "close", lambda: None)()
         self.writer_lock.release()
         self.store.close()
 

@@ -92,6 +92,10 @@ class ModelScorer:
             self.score(rows)
             self.forget(nobody)
 
+    def close(self) -> None:
+        """End the processes that score, where there are any."""
+        self._backend.close()
+
     def trained_until(self) -> float | None:
         """The end of the last day of training, in seconds since 1970; none where the model does not say."""
         day = self._detector.facts.get("last_day")

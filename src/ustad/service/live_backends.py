@@ -43,6 +43,8 @@ class Backend(Protocol):
 
     def erase(self, agent: str) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def make_backend(
     detector: Detector, p_value: float, most: int, *, model: Path | None = None, workers: int = 1
@@ -83,6 +85,9 @@ class WindowBackend:
 
     def erase(self, agent: str) -> None:
         self._live.forget(agent)
+
+    def close(self) -> None:
+        """Nothing to end."""
 
 
 class StateBackend:
@@ -128,6 +133,10 @@ class StateBackend:
     def erase(self, agent: str) -> None:
         """Leave nothing of an agent, what was learnt of it included."""
         self._live.forget(agent)
+
+    def close(self) -> None:
+        if isinstance(self._live, ShardedLive):
+            self._live.close()
 
     def _columns(self, row: Mapping[str, Any]) -> dict[str, Any]:
         own = {self._schema.entity, self._schema.time, self._schema.event_id}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from ustad.network.live.compiled_pass import Arrays, CompiledPass, compile_pass,
 _LEAST_EVENTS = 4
 #: Pieces for each thread: the last ones are short.
 _PIECES = 3
+#: The samples of one event go in so many pieces where there are threads enough that one is idle at any time.
+_PIECES_OF_ONE, _MANY_THREADS = 4, 8
 #: What of an event the heads are told, see `Target`: its numbers in this order.
 _TARGET = 13
 
@@ -39,6 +42,21 @@ class CompiledMany:
             first, stop, numbers, codes, missing, keep, *self._way.feature_arrays, out,
         ))  # fmt: skip
         return out
+
+    def states(
+        self, embeddings: np.ndarray, window: np.ndarray, entity_arrays: tuple[Arrays, Arrays, Arrays, Arrays]
+    ) -> np.ndarray:
+        """`CompiledPass.states` of one event; where there are many threads, its samples side by side in a few."""
+        pieces = min(_PIECES_OF_ONE, len(embeddings))
+        if self._pool is None or self._threads < _MANY_THREADS or pieces < 2:
+            return self._way.states(embeddings, window, entity_arrays)
+        edges = np.linspace(0, len(embeddings), pieces + 1).astype(int).tolist()
+        others = [
+            self._pool.submit(self._way.states, embeddings[first:stop], window, entity_arrays)
+            for first, stop in pairwise(edges[1:])
+        ]
+        own = self._way.states(embeddings[: edges[1]], window, entity_arrays)
+        return np.concatenate([own, *(piece.result() for piece in others)])
 
     def answer(
         self,

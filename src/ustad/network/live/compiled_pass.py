@@ -166,22 +166,26 @@ def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions
 
 @compile_pass
 def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
-    """out [M, n] += x [M, m] · weight [m, n] + bias [n]; two rows and four weights at a time keep them in registers."""
+    """out [M, n] += x [M, m] · weight [m, n] + bias [n]; four rows and four weights at a time stay in registers."""
     (M, n), m = out.shape, x.shape[1]
     for i in range(M):
         for j in range(n):
             out[i, j] += bias[j]
-    even, fours = M // 2 * 2, m // 4 * 4
-    for i in range(0, even, 2):
+    whole, fours = M // 4 * 4, m // 4 * 4
+    for i in range(0, whole, 4):
         for k in range(0, fours, 4):
-            a, b, c, d = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
-            e, f, g, h = x[i + 1, k], x[i + 1, k + 1], x[i + 1, k + 2], x[i + 1, k + 3]
+            a0, b0, c0, d0 = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
+            a1, b1, c1, d1 = x[i + 1, k], x[i + 1, k + 1], x[i + 1, k + 2], x[i + 1, k + 3]
+            a2, b2, c2, d2 = x[i + 2, k], x[i + 2, k + 1], x[i + 2, k + 2], x[i + 2, k + 3]
+            a3, b3, c3, d3 = x[i + 3, k], x[i + 3, k + 1], x[i + 3, k + 2], x[i + 3, k + 3]
             for j in range(n):
                 p, q, r, s = weight[k, j], weight[k + 1, j], weight[k + 2, j], weight[k + 3, j]
-                out[i, j] += a * p + b * q + c * r + d * s
-                out[i + 1, j] += e * p + f * q + g * r + h * s
+                out[i, j] += a0 * p + b0 * q + c0 * r + d0 * s
+                out[i + 1, j] += a1 * p + b1 * q + c1 * r + d1 * s
+                out[i + 2, j] += a2 * p + b2 * q + c2 * r + d2 * s
+                out[i + 3, j] += a3 * p + b3 * q + c3 * r + d3 * s
     for i in range(M):
-        for k in range(fours if i < even else 0, m):
+        for k in range(fours if i < whole else 0, m):
             a = x[i, k]
             for j in range(n):
                 out[i, j] += a * weight[k, j]

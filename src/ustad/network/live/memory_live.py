@@ -133,7 +133,8 @@ class MemoryLive:
         embeddings = torch.stack(window.embedding, dim=1)  # [T, L, D]
         if self.compiled is None:
             return self._by_tensors(window, visits, embeddings, torch.tensor(columns, device=self.model.device))
-        states = self.compiled[0].states(embeddings.numpy(), np.array(columns), window.arrays[0])
+        way = self.together or self.compiled[0]
+        states = way.states(embeddings.numpy(), np.array(columns), window.arrays[0])
         return self.compiled[1](states, window.arrays[1], _target(window.habits, visits, slot))
 
     def ask_many(
