@@ -428,6 +428,20 @@ def test_the_page_of_a_run_says_as_much_of_chance_as_scoring_did(tiny_run: Path,
     assert about["alert_p_value"] is None
 
 
+def test_a_day_says_whether_its_most_unusual_event_leads_an_incident(tiny_run: Path, tmp_path: Path) -> None:
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        lanes = client.get("/v1/lanes?limit=200").json()["lanes"]
+        events = {e["id"]: e for lane in lanes for e in _events_of(client, lane["agent_id"])}
+    cells = [cell for lane in lanes for cell in lane["cells"]]
+    assert [cell["echo"] for cell in cells] == [events[cell["worst"]]["echo"] for cell in cells]
+    assert {cell["echo"] for cell in cells} == {False, True}
+
+
+def _events_of(client: TestClient, agent: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = client.get(f"/v1/agents/{agent}/events?limit=1000").json()["events"]
+    return listed
+
+
 def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
     sent(served, strange_week(), [1_000])
     listed = served.get("/v1/agents?limit=1000").json()["agents"]

@@ -127,7 +127,8 @@ class Summary(BaseModel):
 
 
 class Cell(BaseModel):
-    """One agent on one local day; `worst` is the id of its most unusual event."""
+    """One agent on one local day; `worst` is the id of its most unusual event, `echo` whether another one leads its
+    incident."""
 
     day: str
     score: float
@@ -136,6 +137,7 @@ class Cell(BaseModel):
     worst: str
     reason: str | None
     kind: str | None
+    echo: bool
 
 
 class Lane(BaseModel):
