@@ -442,6 +442,29 @@ def _events_of(client: TestClient, agent: str) -> list[dict[str, Any]]:
     return listed
 
 
+def test_where_not_all_weeks_before_fit_those_with_alerts_have_theirs(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = Scores.load(tiny_run / "scores")
+    assert scores.agents is not None
+    names = scores.agents["agent_id"].to_pylist()
+    agents = scores.agents.set_column(
+        scores.agents.column_names.index("n_alerts"), "n_alerts", pa.array([int(name == names[0]) for name in names])
+    )
+    agents = agents.set_column(
+        agents.column_names.index("score"), "score", pa.array(np.arange(len(names), dtype=float))
+    )
+    place = tmp_path / "run"
+    shutil.copytree(tiny_run, place)
+    write_table(agents, place / "scores" / "agents.parquet")
+    stays = pq.read_table(place / "data" / "stays.parquet")
+    own = pc.sum(pc.equal(stays["agent_id"], names[0])).as_py()
+    monkeypatch.setattr("ustad.page.runs.MOST_CONTEXT", own)
+    with client_of(create_app(Settings(run=place, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        with_weeks = [n for n in names if any(e["score"] is None for e in _events_of(client, n))]
+    assert with_weeks == names[:1]
+
+
 def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
     sent(served, strange_week(), [1_000])
     listed = served.get("/v1/agents?limit=1000").json()["agents"]
