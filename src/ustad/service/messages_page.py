@@ -79,6 +79,8 @@ class RunFacts(BaseModel):
 
     rule: str
     notes: list[str]
+    rate: RateWords | None = None  # a store of before has neither
+    chance_share: float | None = None
     figures: list[dict[str, Any]]
     groups: list[dict[str, Any]]
     scatter: dict[str, Any] | None
