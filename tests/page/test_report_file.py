@@ -355,7 +355,7 @@ def test_the_page_knows_the_fewest_alerts_a_day_that_can_be_told_apart(tmp_path,
     told = {**facts, "reference_events": least.reference, "least_per_day": least.per_day}
     assert write(tmp_path, events, agents, facts, cases=1).about["rate"] is None
     rate = write(tmp_path, events, agents, told, cases=1).about["rate"]
-    assert rate == {"least_per_day": 3.2, "words": f"{least.words()}."}
+    assert rate == {"least_per_day": 3.2, "words": f"{least.words().capitalize()}."}
 
 
 def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):

@@ -181,6 +181,20 @@ def test_who_has_no_alert_on_a_day_of_everybody_is_told_so(visit: Visit) -> None
     assert other == "No alert: a rule hides it, verdicts taught otherwise, or its alert is on another day"
 
 
+def test_with_the_slider_an_alert_is_what_leads_an_incident_and_is_unusual_enough(visit: Visit) -> None:
+    page = visit.go()
+
+    def is_alert(slid: float | None, **event: Any) -> bool:
+        event = {"score": 3.0, "echo": False, "alert": False, **event}
+        return page.evaluate(CALL, ["agent", "asSlid", [event, {"slid": slid}]])["alert"]  # type: ignore[no-any-return]
+
+    assert is_alert(2.5)
+    assert not is_alert(3.5)
+    assert not is_alert(2.5, echo=True)
+    assert not is_alert(2.5, score=None)
+    assert is_alert(None, alert=True)
+
+
 def test_home_is_named_where_expected_and_observed_lie_on_it(visit: Visit) -> None:
     home = {"lon": 24.94, "lat": 60.17, "category": "house", "visits": 20, "hours": 200, "name": None}
     bar = {"lon": 24.99, "lat": 60.19, "category": "bar", "visits": 3, "hours": 4, "name": None}

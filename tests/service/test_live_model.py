@@ -444,6 +444,43 @@ def test_the_page_of_a_run_says_as_much_of_chance_as_scoring_did(tiny_run: Path,
     assert about["alert_p_value"] is None
 
 
+def test_a_day_says_whether_its_most_unusual_event_leads_an_incident(tiny_run: Path, tmp_path: Path) -> None:
+    with client_of(create_app(Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        lanes = client.get("/v1/lanes?limit=200").json()["lanes"]
+        events = {e["id"]: e for lane in lanes for e in _events_of(client, lane["agent_id"])}
+    cells = [cell for lane in lanes for cell in lane["cells"]]
+    assert [cell["echo"] for cell in cells] == [events[cell["worst"]]["echo"] for cell in cells]
+    assert {cell["echo"] for cell in cells} == {False, True}
+
+
+def _events_of(client: TestClient, agent: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = client.get(f"/v1/agents/{agent}/events?limit=1000").json()["events"]
+    return listed
+
+
+def test_where_not_all_weeks_before_fit_those_with_alerts_have_theirs(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = Scores.load(tiny_run / "scores")
+    assert scores.agents is not None
+    names = scores.agents["agent_id"].to_pylist()
+    agents = scores.agents.set_column(
+        scores.agents.column_names.index("n_alerts"), "n_alerts", pa.array([int(name == names[0]) for name in names])
+    )
+    agents = agents.set_column(
+        agents.column_names.index("score"), "score", pa.array(np.arange(len(names), dtype=float))
+    )
+    place = tmp_path / "run"
+    shutil.copytree(tiny_run, place)
+    write_table(agents, place / "scores" / "agents.parquet")
+    stays = pq.read_table(place / "data" / "stays.parquet")
+    own = pc.sum(pc.equal(stays["agent_id"], names[0])).as_py()
+    monkeypatch.setattr("ustad.page.runs.MOST_CONTEXT", own)
+    with client_of(create_app(Settings(run=place, store=f"sqlite:///{tmp_path / 'x.db'}"))) as client:
+        with_weeks = [n for n in names if any(e["score"] is None for e in _events_of(client, n))]
+    assert with_weeks == names[:1]
+
+
 def test_who_only_came_live_has_no_word_about_a_whole_period(served: TestClient) -> None:
     sent(served, strange_week(), [1_000])
     listed = served.get("/v1/agents?limit=1000").json()["agents"]

@@ -282,13 +282,13 @@ def lanes(
     names = [row.agent for row in rows]
     total = rows[0].total if rows else connection.execute(select(func.count()).select_from(by_score)).scalar_one()
     cells: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    reasons = select(r.days, E.reason, E.kind).join_from(r.days, r.events, E.key == D.worst, isouter=True)
+    reasons = select(r.days, E.reason, E.kind, E.echo).join_from(r.days, r.events, E.key == D.worst, isouter=True)
     for part in chunks(names):
         cell_rows = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
         for row in cell_rows:
             cells[row.agent].append({
                 "day": iso_day(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
-                "worst": str(row.worst), "reason": row.reason, "kind": row.kind,
+                "worst": str(row.worst), "reason": row.reason, "kind": row.kind, "echo": bool(row.echo),
             })  # fmt: skip
     return total, [{"agent_id": name, "cells": sorted(cells[name], key=lambda c: c["day"])} for name in names]
 

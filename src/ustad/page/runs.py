@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sqlalchemy import bindparam, update
 
 from ustad import progress
+from ustad.agent_order import order_agents
 from ustad.page import records as r
 from ustad.page.event_writer import add_events
 from ustad.page.facts import run_facts
@@ -28,7 +29,7 @@ from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, agent_codes
 
 CHUNK = 20_000
-MOST_CONTEXT = 400_000  # events of the weeks before, of the most unusual agents first
+MOST_CONTEXT = 400_000  # events of the weeks before, of agents with an alert and the most unusual ones first
 MOST_TRIPS = 200_000
 #: Ids that no address can hold: browsers and servers take them for the path itself.
 NO_ADDRESS = ("", ".", "..")
@@ -69,7 +70,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
     history, trips, gaps, absences = (None if table is None else table.to_table() for table in around)
     check_ids(path, schema.entity, [events] if history is None else [events, history])
     add_table(store, run.with_details(events), layout, "importing scores")
-    if history is not None:  # the weeks that were not scored, of the most unusual agents, as many as fit
+    if history is not None:  # the weeks that were not scored, of those with alerts and the most unusual, as fit
         before = _of_agents(without_scored(events, history, schema), by_score, schema.entity, MOST_CONTEXT)
         add_table(store, before, layout, "importing the weeks before")
     moves = (None if t is None else _of_agents(t, by_score, schema.entity, MOST_TRIPS) for t in (trips, gaps))
@@ -117,8 +118,10 @@ def _first_of_each(table: pa.Table, layout: Layout) -> pa.Table:
 
 
 def _rank_agents(scores: pa.Table, entity: str) -> pa.Array:
-    """Agents, the most unusual first."""
-    return pc.unique(scores.sort_by([("score", "descending")])[entity])
+    """Agents in order (`order_agents`), from their own scores or, where there are none, from their events'."""
+    name = next((name for name in ("n_alerts", "alert") if name in scores.column_names), None)
+    n_alerts = pc.fill_null(scores[name].cast("int64"), 0).to_numpy() if name else np.zeros(scores.num_rows)
+    return pc.unique(scores[entity].take(pa.array(order_agents(scores["score"].to_numpy(), n_alerts))))
 
 
 def without_scored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Table:

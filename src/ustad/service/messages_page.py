@@ -79,6 +79,8 @@ class RunFacts(BaseModel):
 
     rule: str
     notes: list[str]
+    rate: RateWords | None = None  # a store of before has neither
+    chance_share: float | None = None
     figures: list[dict[str, Any]]
     groups: list[dict[str, Any]]
     scatter: dict[str, Any] | None
@@ -127,7 +129,8 @@ class Summary(BaseModel):
 
 
 class Cell(BaseModel):
-    """One agent on one local day; `worst` is the id of its most unusual event."""
+    """One agent on one local day; `worst` is the id of its most unusual event, `echo` whether another one leads its
+    incident."""
 
     day: str
     score: float
@@ -136,6 +139,7 @@ class Cell(BaseModel):
     worst: str
     reason: str | None
     kind: str | None
+    echo: bool
 
 
 class Lane(BaseModel):

@@ -221,7 +221,7 @@ def agents(
     request: Request, caller: Look, search: Text | None = None, min_score: Score = None, *, limit: Limit = 50,
     offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """Agents, the most unusual first."""
+    """Agents: those with an alert first, then the most unusual."""
     with request.app.state.service.store.reading() as connection:
         total, rows = queries.agents(connection, search, min_score, limit, offset=offset)
     return {"total": total, "offset": offset, "agents": rows}

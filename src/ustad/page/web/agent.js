@@ -74,8 +74,8 @@ async function load(parts, page) {
   else parts.map.parentElement.hidden = true;
 }
 
-// An event as the page speaks of it: where the slider is used, an alert is what reaches its score, raised or not.
-const asSlid = (event, { slid }) => slid === null ? event : { ...event, alert: event.score !== null && say.atLeast(event.score, slid) };
+// An event as the page speaks of it: where the slider is used, an alert is what leads an incident and reaches its score.
+export const asSlid = (event, { slid }) => slid === null ? event : { ...event, alert: event.score !== null && !event.echo && say.atLeast(event.score, slid) };
 
 function alertsOf(parts) {
   const slid = parts.limits.slid !== null, n = slid ? parts.events.filter((e) => e.alert).length : parts.agent.n_alerts;

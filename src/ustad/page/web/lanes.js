@@ -44,7 +44,7 @@ function row(lane, short, days, least, filters) {
 }
 
 function cell(agent, c, least, filters) {
-  const alert = (least.slid === null ? c.alerts > 0 : say.atLeast(c.score, least.slid)) && (least.typed === null || say.atLeast(c.score, least.typed));
+  const alert = (least.slid === null ? c.alerts > 0 : !c.echo && say.atLeast(c.score, least.slid)) && (least.typed === null || say.atLeast(c.score, least.typed));
   const tip = `${agent}, ${say.dayText(c.day)}\nscore ${say.number(c.score)}, ${c.events} scored${c.alerts ? `, ${c.alerts} alert${c.alerts > 1 ? "s" : ""}` : ""}\n${c.reason || (least.raised !== null && say.atLeast(c.score, least.raised) ? "part of an alert of another day, or hidden" : "nothing stands out")}`;
   const to = address.agent(agent, filters, alert ? { event: c.worst } : { day: c.day });
   const link = isKept(agent) ? { href: to, "data-link": true, tabindex: -1 } : {};
