@@ -110,8 +110,8 @@ class ModelConfig:
 
     network: Literal["dual", "memory", "none"] = setting(
         "dual",
-        "dual: the paper's network and its score; memory: habits (and own values, where a schema scores more than habits "
-        "see) with a network that attends to own places; none: the same without a network",
+        "dual: the paper's network and its score; memory: habits (and own values, where a schema scores more than "
+        "habits see) with a network that attends to own places; none: the same without a network",
     )
     width: int = setting(64, "D, the embedding size (the paper searches 32, 64, 128)", NETWORKS)
     event_blocks: int = setting(4, "M2, blocks of the event-level Transformer (the paper searches 3, 4, 5)", NETWORKS)

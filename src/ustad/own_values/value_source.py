@@ -52,13 +52,13 @@ class ValueSource(Source):
         kinds = tuple(sorted(pc.unique(kind).drop_null().to_pylist()))
         source = cls(schema, kinds, {}, OwnEvents(np.zeros(0, np.uint64), np.zeros(1, np.int64), {}))
         codes = source._codes(kind)
-        models, remembered = {}, {}
+        models, own_values = {}, {}
         for one in features:
             code = codes if one.by_kind else np.zeros_like(codes)
             model = BY_FEATURE[one.feature.kind].fit(one.feature, values[one.question], code, len(kinds))
             models[one.question] = model
-            remembered[one.question] = model.remember(values[one.question], code)
-        return replace(source, models=models, events=OwnEvents.fit(train, schema, remembered))
+            own_values[one.question] = model.remember(values[one.question], code)
+        return replace(source, models=models, events=OwnEvents.fit(train, schema, own_values))
 
     @cached_property
     def features(self) -> tuple[ValueFeature, ...]:
