@@ -66,8 +66,11 @@ class ValueSource(Source):
 
     @cached_property
     def looks(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]  # which questions there are, the schema says
-        """Beside what habits say of a visit, and by themselves."""
-        return {"visit": tuple(self.models), "values": tuple(self.models)}
+        """Beside what habits say of a visit, and by themselves; a number of its own column also alone, so that one that
+        is far out is not lost among others."""
+        numbers = [one for one in self.features if one.feature.kind == "numeric" and one.feature.columns]
+        alone = {f"value_{one.question}": (one.question,) for one in numbers}
+        return {"visit": tuple(self.models), "values": tuple(self.models), **alone}
 
     # ---------------------------------------------------------------------------------------- events
     def answer(self, case: Case) -> Answers:
