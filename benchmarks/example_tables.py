@@ -12,7 +12,8 @@ from marked_pages import DOCS, read, table, write
 PAGE = DOCS / "evidence" / "examples.md"
 EXAMPLES = {"cards": "cards", "shop": "shop", "app_usage": "app usage"}
 METHODS = {
-    "ustad": "USTAD (`quick`, all features, own neighbours)",
+    "ustad": "USTAD (`quick`: habits and own values)",
+    "paper": "the paper's network (small, all features, own neighbours)",
     "random": "random",
     "visit-rate": "rate per entity (visit rate of the habitat)",
     "pyod": "PyOD IForest",

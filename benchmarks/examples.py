@@ -1,7 +1,8 @@
 """USTAD beside simpler methods on the three examples: runs them, prints a table, writes results/examples.json.
 
 `python benchmarks/examples.py [--from DIR]`: with `--from`, runs that were made before are read instead; DIR holds a
-directory for every example (`cards`) or, where seeds ran side by side, for each of its seeds (`cards-1`, `cards-2`).
+directory for every example (`cards`) or, where seeds ran side by side, for each of its seeds (`cards-1`, `cards-2`),
+and one for the paper's network (`cards-paper`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def figures(name: str, runs: Path, fresh: bool) -> dict[str, Any]:
     if fresh:
         script = HERE.parent / "examples" / f"{name}.py"
         subprocess.run([sys.executable, str(script), "--out", str(runs / name)], check=True)
+        subprocess.run([sys.executable, str(script), "--paper", "--out", str(runs / f"{name}-paper")], check=True)
     found = [json.loads(path.read_text())["results"] for path in sorted(runs.glob(f"{name}*/figures.json"))]
-    return {method: summary([one[method] for one in found]) for method in found[0]}
+    methods = dict.fromkeys(method for one in found for method in one)
+    return {method: summary([one[method] for one in found if method in one]) for method in methods}
 
 
 def summary(runs: list[dict[str, list[float]]]) -> dict[str, Any]:

@@ -105,6 +105,22 @@ def test_two_workers_share_every_batch_of_any_events_and_learn_as_well(cluster, 
     assert_same(expected.agents, found.agents, ["card"])
 
 
+def test_own_values_are_learnt_and_compared_on_a_cluster_as_in_one_process(cluster, cards, tmp_path):
+    data, model, scores = tmp_path / "cards.parquet", tmp_path / "model", tmp_path / "scores"
+    pq.write_table(cards, data)
+    (tmp_path / "cards.yaml").write_text(yaml.safe_dump(SCHEMA.to_dict()))
+    schema = ("--schema", tmp_path / "cards.yaml")
+    run("train", data, *schema, "--preset=quick", "--engine=ray", "--workers=1", "--out", model)
+    alone, stored = Detector("quick", "cpu").fit(Dataset(cards, SCHEMA)), Detector.load(model, "cpu")
+    assert [source.name for source in stored.judge.sources] == ["habits", "values"]
+    expected = alone.score(data, rule=AlertRule("top", 10))
+    assert_same(expected.events, stored.score(data, rule=AlertRule("top", 10)).events, ["card", "paid_at"])
+    run("score", model, data, "--engine=ray", "--workers=2", "--top=10", "--out", scores)
+    found = Scores.load(scores)
+    assert_same(expected.events, found.events, ["card", "paid_at"])
+    assert_same(expected.agents, found.agents, ["card"])
+
+
 def test_a_share_of_a_batch_is_nobody_elses_and_a_small_batch_is_everybodys():
     batch = torch.arange(11)
     shares = [ProcessGroup(rank, 3).share(batch) for rank in range(3)]

@@ -31,7 +31,7 @@ def test_files_are_short_enough_to_have_one_job():
 MOST_PARTICIPLES = {
     "cli": 0.0, "config": 0.0, "events": 0.0, "ground": 0.3, "lab": 0.0, "simulate": 0.0,
     "mobility": 0.2, "service": 0.4, "network": 0.1, "habits": 0.0, "live": 0.0, "scoring": 0.0, "page": 0.1,
-    "engine": 0.0, "triage": 1.0,
+    "engine": 0.0, "own_values": 0.0, "triage": 1.0,
 }  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_every_room_has_a_bound_of_participles():
 #: Functions of a room that take more than four arguments by position. Lower it with every room that is tidied.
 MOST_LONG_CALLS = {
     "cli": 0, "config": 0, "engine": 0, "events": 0, "ground": 0, "habits": 0, "lab": 0, "live": 0, "mobility": 0,
-    "network": 5, "page": 0, "scoring": 1, "service": 0, "simulate": 0, "triage": 0,
+    "network": 5, "own_values": 0, "page": 0, "scoring": 1, "service": 0, "simulate": 0, "triage": 0,
 }  # fmt: skip
 
 

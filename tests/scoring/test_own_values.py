@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import logistic
 from whole_scores import score_by_habits
 
 from ustad.config import Config, ConfigError
@@ -113,15 +114,13 @@ def scores_of(judge: Any, week: pa.Table, before: pa.Table | None) -> list[dict[
 
 
 # ------------------------------------------------------------------------------------------------ oracles
-def student(apart: float, width: float) -> float:
-    from scipy.stats import t
-
-    return float(t.pdf(apart / width, 3)) / width
+def density(apart: float, width: float) -> float:
+    return float(logistic.pdf(apart, scale=width))
 
 
 @given(
     st.lists(st.floats(-50, 50, allow_nan=False), min_size=3, max_size=40),
-    st.lists(st.one_of(st.floats(-80, 80, allow_nan=False), st.just(math.nan)), min_size=1, max_size=8),
+    st.lists(st.one_of(st.floats(-60, 60, allow_nan=False), st.just(math.nan)), min_size=1, max_size=8),
 )
 @settings(max_examples=60)
 def test_a_number_is_as_rare_as_its_density_among_own_values_and_the_populations(own, asked):
@@ -142,8 +141,8 @@ def test_a_number_is_as_rare_as_its_density_among_own_values_and_the_populations
         if math.isnan(value):
             assert math.isnan(raw)
             continue
-        others = np.mean([student(value - point, POPULATION_WIDTH) for point in model.points])
-        total = sum(student(value - one, width) for one in remembered) + POPULATION * others
+        others = np.mean([density(value - point, POPULATION_WIDTH) for point in model.points])
+        total = sum(density(value - one, width) for one in remembered) + POPULATION * others
         assert raw == pytest.approx(-math.log(total / (len(own) + POPULATION)), rel=1e-9, abs=1e-9)
 
 
@@ -221,7 +220,8 @@ def test_an_amount_and_a_device_that_are_new_to_the_card_lead_and_are_told(detec
     rows = scores_of(detector.judge, week, between(payments, 0, 28))
     amount, device = rows[30], rows[60]
     ranks = np.argsort([-row["score"] for row in rows])[:6].tolist()
-    assert {30, 60} <= set(ranks)
+    assert ranks[0] == 30
+    assert 60 in ranks
     first = amount["evidence"][0]
     assert first["name"] == "amount"
     assert first["observed"] == 4200
@@ -295,7 +295,7 @@ def test_whoever_is_forgotten_is_compared_with_everybody(detector, week, tmp_pat
     raw, before = (judgement.answers[1].raw["amount"] for judgement in (other, one))
     np.testing.assert_array_equal(raw[~mine], before[~mine])
     assert not np.allclose(raw[mine], before[mine], equal_nan=True)
-    assert other.answers[1].facts["amount"].known[mine].max() == 0
+    assert other.answers[1].facts["amount"].own_count[mine].max() == 0
     left.save(tmp_path)
     again = load_judge(tmp_path, SimpleNamespace(schema=SCHEMA), Config.preset("quick"), None, whole=True, files=())
     np.testing.assert_array_equal(again.judge(week).score, other.score)

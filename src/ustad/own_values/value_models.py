@@ -28,7 +28,7 @@ LEAST_OWN = 5
 #: Shares between which a value is called usual, and those that a spread is half the distance of.
 USUAL, SPREAD = (0.1, 0.9), (0.16, 0.84)
 #: Numbers that are never negative are on a logarithmic scale where the upper tail is so many times the lower one.
-SKEWED = 3.0
+LEAST_SKEW = 3.0
 #: The narrowest kernel of an entity, in spreads of the population.
 LEAST_WIDTH = 0.05
 #: Own vectors that a vector is compared with.
@@ -49,7 +49,7 @@ class Comparison:
     """N values compared with own ones."""
 
     raw: np.ndarray  # float64 [N] larger is more unusual, NaN where there is no answer
-    known: np.ndarray  # int64 [N] own values that are remembered
+    own_count: np.ndarray  # int64 [N] own values that are remembered
     observed: np.ndarray  # float64 [N], or object [N] of words
     expected: np.ndarray | None = None  # of the same kind
     spread: np.ndarray | None = None  # float64 [N]
@@ -95,12 +95,12 @@ class NumberModel:
         """From training values [n] and the codes of their kinds."""
         log, unit = _choose_log(feature, values)
         model = cls(log, unit, feature.period, np.zeros(1), np.ones(1), np.zeros(0))
-        scaled = model._transform(values)
+        levels = model._transform(values)
         if model.period:
-            centre = np.array([_mean_angle(scaled, model.period)])
-            spread = np.array(Scale.fit(_wrap(scaled - centre, model.period)[:, None]).scale)
+            centre = np.array([_mean_angle(levels, model.period)])
+            spread = np.array(Scale.fit(_wrap(levels - centre, model.period)[:, None]).scale)
         else:
-            centre, spread = _by_kind(scaled, kind, kinds)
+            centre, spread = _by_kind(levels, kind, kinds)
         model = cls(log, unit, feature.period, centre, spread, np.zeros(0))
         known_values = np.sort(model.remember(values, kind)[np.isfinite(values)])
         at = ((np.arange(POINTS) + 0.5) / POINTS * len(known_values)).astype(np.int64)
@@ -115,11 +115,11 @@ class NumberModel:
         width, usual = own.summary
         own_values, code = self.remember(values, kind), self._codes(kind)
         period = self.period / self.scale[0] if self.period else 0.0
-        raw, known = rarity_of_numbers(owner, own_values, own.offsets, own.values, width, self.points, period)
-        told = np.where((known >= LEAST_OWN)[:, None], usual[owner], usual[-1])  # the last is everybody's
-        low, narrow, expected, wide, high = (self._undo(column, code) for column in told.T)
+        raw, own_count = rarity_of_numbers(owner, own_values, own.offsets, own.values, width, self.points, period)
+        quantiles = np.where((own_count >= LEAST_OWN)[:, None], usual[owner], usual[-1])  # the last is everybody's
+        low, narrow, expected, wide, high = (self._undo(column, code) for column in quantiles.T)
         away = (wide - narrow) % self.period if self.period else wide - narrow
-        return Comparison(raw, known, values, expected, away / 2, low, high)
+        return Comparison(raw, own_count, values, expected, away / 2, low, high)
 
     def summarise(self, events: OwnEvents, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The width of each entity's kernel, and its quantiles, those of everybody last: float64 [E], [E + 1, 5]."""
@@ -148,8 +148,8 @@ class NumberModel:
     def _transform(self, values: np.ndarray) -> np.ndarray:
         return np.log1p(np.maximum(values, 0.0) / self.unit) if self.log else values
 
-    def _undo(self, remembered: np.ndarray, code: np.ndarray) -> np.ndarray:
-        plain = remembered * self.scale[code] + self.centre[code]
+    def _undo(self, own_value: np.ndarray, code: np.ndarray) -> np.ndarray:
+        plain = own_value * self.scale[code] + self.centre[code]
         plain = np.expm1(np.minimum(plain, 700.0)) * self.unit if self.log else plain
         return plain % self.period if self.period else plain
 
@@ -173,7 +173,7 @@ def _choose_log(feature: Feature, values: np.ndarray) -> tuple[bool, float]:
     if feature.kind == "cyclic" or not len(known_values) or known_values.min() < 0:
         return False, 1.0
     low, middle, high = np.quantile(known_values, (0.05, 0.5, 0.95))
-    is_skewed = middle > 0 and high - middle > SKEWED * (middle - low)
+    is_skewed = middle > 0 and high - middle > LEAST_SKEW * (middle - low)
     return bool(is_skewed), float(0.1 * middle) if is_skewed else 1.0
 
 
@@ -230,12 +230,12 @@ class WordModel:
 
     def compare(self, own: OwnValues, owner: np.ndarray, values: pa.Array, kind: np.ndarray) -> Comparison:
         code = self.remember(values, kind)
-        same, known = count_same(owner, code, own.offsets, own.values)
-        share = (same + POPULATION * self._share(code, kind)) / (known + POPULATION)
+        same, own_count = count_same(owner, code, own.offsets, own.values)
+        share = (same + POPULATION * self._share(code, kind)) / (own_count + POPULATION)
         raw = np.where(np.isnan(code), np.nan, -np.log(share))
-        expected = np.array([*self.words, None], dtype=object)[np.where(known >= LEAST_OWN, own.summary[owner], -1)]
+        expected = np.array([*self.words, None], dtype=object)[np.where(own_count >= LEAST_OWN, own.summary[owner], -1)]
         observed = np.array([*values.to_pylist(), None], dtype=object)[:-1]
-        return Comparison(raw, known, observed, expected, same=same)
+        return Comparison(raw, own_count, observed, expected, same=same)
 
     def _share(self, code: np.ndarray, kind: np.ndarray) -> np.ndarray:
         """How frequent words are in the population, given the kind of event: float64 [N]."""
@@ -288,8 +288,8 @@ class VectorModel:
         """Nothing is told of them."""
 
     def compare(self, own: OwnValues, owner: np.ndarray, values: np.ndarray, kind: np.ndarray) -> Comparison:
-        distance, known = nearest_vectors(owner, self.remember(values, kind), own.offsets, own.values, NEAREST)
-        return Comparison(distance, known, np.full(len(values), np.nan))
+        distance, own_count = nearest_vectors(owner, self.remember(values, kind), own.offsets, own.values, NEAREST)
+        return Comparison(distance, own_count, np.full(len(values), np.nan))
 
     def to_parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {"centre": self.centre, "scale": self.scale}, {"model": "vector"}

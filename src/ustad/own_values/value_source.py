@@ -52,13 +52,13 @@ class ValueSource(Source):
         kinds = tuple(sorted(pc.unique(kind).drop_null().to_pylist()))
         source = cls(schema, kinds, {}, OwnEvents(np.zeros(0, np.uint64), np.zeros(1, np.int64), {}))
         codes = source._codes(kind)
-        models, remembered = {}, {}
+        models, own_values = {}, {}
         for one in features:
             code = codes if one.by_kind else np.zeros_like(codes)
             model = BY_FEATURE[one.feature.kind].fit(one.feature, values[one.question], code, len(kinds))
             models[one.question] = model
-            remembered[one.question] = model.remember(values[one.question], code)
-        return replace(source, models=models, events=OwnEvents.fit(train, schema, remembered))
+            own_values[one.question] = model.remember(values[one.question], code)
+        return replace(source, models=models, events=OwnEvents.fit(train, schema, own_values))
 
     @cached_property
     def features(self) -> tuple[ValueFeature, ...]:
@@ -66,8 +66,11 @@ class ValueSource(Source):
 
     @cached_property
     def looks(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]  # which questions there are, the schema says
-        """Beside what habits say of a visit, and by themselves."""
-        return {"visit": tuple(self.models), "values": tuple(self.models)}
+        """Beside what habits say of a visit, and by themselves; a number of its own column also alone, so that one that
+        is far out is not lost among others."""
+        numbers = [one for one in self.features if one.feature.kind == "numeric" and one.feature.columns]
+        alone = {f"value_{one.question}": (one.question,) for one in numbers}
+        return {"visit": tuple(self.models), "values": tuple(self.models), **alone}
 
     # ---------------------------------------------------------------------------------------- events
     def answer(self, case: Case) -> Answers:

@@ -33,8 +33,8 @@ def tell_values(
 
 def tell_value(schema: EventSchema, feature: Feature, facts: Comparison, row: int) -> str:
     """One sentence."""
-    known, label = int(facts.known[row]), feature.label
-    events = f"{known:,} {plural(schema.event_word) if known != 1 else schema.event_word}"
+    own_count, label = int(facts.own_count[row]), feature.label
+    events = f"{own_count:,} {plural(schema.event_word) if own_count != 1 else schema.event_word}"
     if feature.kind == "vector":
         return say("unusual", label=label)
     if facts.same is not None:
@@ -45,15 +45,15 @@ def tell_value(schema: EventSchema, feature: Feature, facts: Comparison, row: in
     low, high = (value_words(feature, float(ends[row])) for ends in (facts.low, facts.high))
     if feature.unit and feature.display == "number":
         low = low.removesuffix(f" {feature.unit}")
-    name = "own_range" if known >= LEAST_OWN else "everybody_range"
+    name = "own_range" if own_count >= LEAST_OWN else "everybody_range"
     return say(name, label=label, value=value, low=low, high=high, events=events)
 
 
 def _tell_word(feature: Feature, facts: Comparison, row: int, events: str) -> str:
     assert facts.same is not None
     assert facts.expected is not None
-    value, same, known = str(facts.observed[row]), int(facts.same[row]), int(facts.known[row])
-    if known < LEAST_OWN:
+    value, same, own_count = str(facts.observed[row]), int(facts.same[row]), int(facts.own_count[row])
+    if own_count < LEAST_OWN:
         return say("value", label=feature.label, value=value)
     usual = facts.expected[row]
     often = "never before" if not same else f"{times_words(same)} before"

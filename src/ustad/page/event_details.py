@@ -120,7 +120,7 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
         return {
             "features": _features(features, row, content, {}, only=EXPECTATION),
             "knn": NO_NEIGHBOURS,
-            "habits": {"terms": _questions(evidence), **unpack_facts(content)},
+            "habits": {"terms": _questions(evidence, schema), **unpack_facts(content)},
         }
     share = _shares(schema, evidence)
     knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share[WHOLE_EVENT]}
@@ -185,13 +185,15 @@ def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, A
     return answer
 
 
-def _questions(evidence: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each question in words, with how rare the answer is and its share; the largest share first."""
+def _questions(evidence: Sequence[dict[str, Any]], schema: EventSchema) -> list[dict[str, Any]]:
+    """Each question in words, with how rare the answer is and its share; the largest share first. A question about a
+    feature is called as the schema calls that."""
+    labels = {name: f.label for f in schema.features for name in (f"own_{f.name}", f.name)}
     order = sorted(evidence, key=lambda one: (-rounded(one["share"]), -rounded(one["surprise"])))
     return [
         {
             "name": one["name"],
-            "label": question_words(one["name"]),
+            "label": labels.get(one["name"]) or question_words(one["name"]),
             "surprise": one["surprise"],
             "share": one["share"],
         }
