@@ -36,8 +36,6 @@ def test_settings_of_a_method_come_from_the_command_line(capsys, town_directory,
 @pytest.mark.parametrize(
     ("verb", "options", "word"),
     [
-        (["train"], ["--preset", "paper"], "--preset is for the method ustad"),
-        (["train"], ["--resume"], "--resume is for the method ustad"),
         (["lab", "train"], ["--set", "trails=7"], "did you mean 'trials'"),
         (["lab", "train"], ["--set", "model.width=32"], "unknown setting 'model.width'"),
     ],
@@ -113,18 +111,7 @@ def test_a_data_set_with_the_training_weeks_is_still_scored_in_its_test_part(
     assert scored == town.between(split.test_first, split.test_last).num_rows < town.events.num_rows
 
 
-def test_verbs_that_moved_to_the_lab_are_found_by_their_former_names_and_say_the_new_one(
-    capsys, town_directory, tmp_path
-):
-    code, former, err = run(capsys, "methods", "ibat", "--json")
-    assert (code, " ".join(err.split())) == (0, "`ustad methods` is called `ustad lab methods` now")
-    assert former == run(capsys, "lab", "methods", "ibat", "--json")[1]
-    code, _, err = run(capsys, "train", town_directory, "--method", "random", "--out", tmp_path / "m")
-    assert code == 0
-    assert "`ustad lab train --method` now" in " ".join(err.split())
-
-
-def test_help_names_the_lab_and_hides_the_former_names(capsys):
+def test_help_names_the_lab_and_not_its_verbs(capsys):
     words = run(capsys, "--help")[1].split()
     assert "lab" in words
     assert not {"methods", "tune", "experiment"} & set(words)

@@ -209,7 +209,7 @@ def test_settings_of_the_extraction_travel_with_the_data_and_other_ones_are_refu
     from ustad.periods import adopt_extraction, check_extraction
 
     data = replace(events({1: np.arange(19_000, 19_010)}), meta={"extraction": {"minutes": 15.0, "gap_minutes": 0.0}})
-    config = adopt_extraction(Config.preset("fast"), data)
+    config = adopt_extraction(Config.preset("quick"), data)
     assert (config.extraction.minutes, config.extraction.gap_minutes) == (15.0, 0.0)
     check_extraction(config, ["gap_minutes", "minutes"], data)
     other = replace(data, meta={"extraction": {"minutes": 5.0, "gap_minutes": 0.0}})

@@ -5,13 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from settings_page import CONFIGS, PAGE, write_page, write_preset
 from ustad.cli.shared import resolve_config
 from ustad.config import PRESETS, Config, ConfigError, describe_settings
-from ustad.judges import is_by_paper
 from ustad.schema import EventSchema, Feature, mobility_schema, plural
 from ustad.tables import DataError
 
@@ -118,7 +116,7 @@ def test_unknown_presets_get_a_suggestion():
 
 
 def test_yaml_numbers_in_scientific_notation_are_numbers(tmp_path):
-    (tmp_path / "c.yaml").write_text("preset: default\ntraining:\n  learning_rate: 1e-4\n")
+    (tmp_path / "c.yaml").write_text("preset: best\ntraining:\n  learning_rate: 1e-4\n")
     assert Config.from_yaml(tmp_path / "c.yaml").training.learning_rate == 1e-4
 
 
@@ -135,21 +133,6 @@ def test_what_a_file_leaves_out_comes_from_its_preset_or_the_one_asked_for(tmp_p
 )
 def test_several_of_a_kind_are_called_so(word, words):
     assert plural(word) == words
-
-
-@pytest.mark.parametrize(("method", "network", "today"), [
-    ("habits", "dual", "none"), ("habits", "memory", "memory"), ("paper", "dual", "dual"),
-])  # fmt: skip
-def test_configurations_of_version_0_2_are_read_in_todays_words(tmp_path, method, network, today):
-    (tmp_path / "c.yaml").write_text(f"model: {{network: {network}}}\nscoring: {{method: {method}, samples: 9}}\n")
-    config = Config.from_yaml(tmp_path / "c.yaml")
-    assert (config.model.network, config.scoring.samples) == (today, 9)
-    assert (not is_by_paper(config)) == (method == "habits")
-
-
-@pytest.mark.parametrize(("former", "today"), [("default", "best"), ("fast", "quick")])
-def test_presets_are_found_by_their_former_names(former, today):
-    assert Config.preset(former) == Config.preset(today)
 
 
 def test_settings_are_few_and_all_on_the_page():
@@ -184,23 +167,16 @@ def test_a_file_may_write_all_settings_out_but_not_ask_for_what_is_not_used(tmp_
         Config.from_yaml(file)
 
 
-def test_settings_of_version_0_2_that_are_fixed_now_are_left_out_or_refused(tmp_path):
-    former = {
-        "model": {"aleatoric": True, "epistemic": False, "variance_rate": 1.0, "trip_size": 16},
-        "training": {"optimizer": "adamw", "schedule": "cosine", "warmup_steps": 50, "precision": "fp32"},
-        "scoring": {"agent_score": "max", "samples": 9},
-    }
+@pytest.mark.parametrize(
+    "content", ["scoring: {method: habits}", "model: {aleatoric: true}", "training: {optimizer: adamw}"]
+)
+def test_settings_and_models_of_version_0_2_are_refused_in_one_line_that_says_what_to_do(tmp_path, content):
     file = tmp_path / "c.yaml"
-    file.write_text(yaml.safe_dump(former))
-    config = Config.from_yaml(file)
-    assert (config.model.uncertainty, config.training.recipe, config.scoring.samples) == ("aleatoric", "cosine", 9)
-    assert config.training.acceleration == "off"
-    former["training"]["robust"] = 0.1
-    file.write_text(yaml.safe_dump(former))
-    with pytest.raises(ConfigError, match=r"training\.robust is 0 in this version and cannot be 0\.1: leave it out"):
+    file.write_text(content + "\n")
+    with pytest.raises(ConfigError, match=r"unknown setting '.*' \(.* CHANGELOG\.md tells") as told:
         Config.from_yaml(file)
-    assert Config.from_model(file).model.uncertainty == "aleatoric", "it is trained already"
-    former["scoring"]["agent_score"] = "corrected"
-    file.write_text(yaml.safe_dump(former))
-    with pytest.raises(ConfigError, match=r"scoring\.agent_score is max .* train the model again"):
+    assert "\n" not in str(told.value)
+    with pytest.raises(ConfigError, match="another version of ustad, train it again"):
         Config.from_model(file)
+    with pytest.raises(ConfigError, match=r"known: best, quick, paper"):
+        Config.preset("fast")

@@ -23,7 +23,7 @@ from ustad.habits.history import Habits
 from ustad.network.inference.memory_model import new_network
 from ustad.network.inference.memory_terms import sample_memory, uncertainties
 from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
-from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets, read_older
+from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
 from ustad.network.training import estimate, memory_task
 from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
 from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_batch, fit_memory, fit_passes
@@ -92,13 +92,6 @@ def test_a_stranger_has_an_empty_memory(world):
     memory = recall(world.network, data.memory, torch.tensor([0, 5]))
     assert memory.absent.all()
     assert (data.memory.slot == world.own.most).all()
-
-
-def test_weights_of_older_models_are_read_under_their_new_names(world):
-    weights = world.network.state_dict()
-    older = {name.removeprefix("memory."): value for name, value in weights.items()}
-    assert set(older) != set(weights)
-    assert set(read_older(older)) == set(read_older(weights)) == set(weights)
 
 
 # ------------------------------------------------------------------------------------------ what is seen

@@ -353,9 +353,6 @@ def test_the_reason_of_a_withheld_event_does_not_say_what_was_expected() -> None
     table = pa.table({"pct_x": [0.2, 0.9, 0.9], "pct_knn": [0.99, None, 0.1], "reason": said})
     shown = withhold(table, np.array([True, False, False]), {"x": "place"})["reason"].to_pylist()
     assert shown == [said[0], f"{WITHHELD}; most unusual: place.", None]
-    habits = table.append_column("km_from_own_places", pa.array([0.0, 1.0, 2.0]))
-    shown = withhold(habits, np.array([True, False, False]))["reason"].to_pylist()
-    assert shown == [said[0], "At a gym at 02:40.", None]
 
 
 # ------------------------------------------------------------------------------------------------- export

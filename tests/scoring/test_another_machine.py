@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,12 @@ from routine_stays import FIRST_DAY
 from whole_scores import score_by_habits, score_by_paper
 
 from another_machine import another_machine
+from ustad.distribution import Ranks
 from ustad.live.habit_live import HabitLive
 from ustad.scoring.alerts import AlertRule, flag_events
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
 from ustad.scoring.evidence import NUMBERS
+from ustad.scoring.paper_judge import PaperJudge
 
 SEEDS = (1, 2, 3)
 FIRST_SCORED = 19732  # the room's stays begin nine days before
@@ -98,7 +101,8 @@ def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
         calibration = Calibration.fit(reference, entity, 7)
         scores = -np.log10(1 / (1 + np.arange(300) % 40))
         log10_p = calibration.log10_p(scores)
-        in_batch, _ = calibration.log10_p_in_batch(events, scores)
+        ranks = [Ranks.of(column) for column in events.columns("loss_knn").T]
+        in_batch = PaperJudge(SimpleNamespace(calibration=calibration)).stand(ranks).tail.log10_tail(scores)
         agents = calibration.agent_log10_p(log10_p[:37], days, 14.0, by_count=True)
         return [log10_p, in_batch, agents, apply_tails(calibration.tails, events.columns("loss_knn"))], scores
 

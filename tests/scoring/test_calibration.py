@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from ustad.scoring.calibration import (
     log10_tails,
     spread_of,
 )
+from ustad.scoring.paper_judge import PaperJudge, judge
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -152,9 +155,12 @@ def test_one_reference_person_is_enough_to_give_p_values() -> None:
 def test_batch_p_values_are_uniform_on_held_back_normal_data() -> None:
     calibration = Calibration.fit(make_parts(20_000, 6), np.arange(20_000) // 20, 7)
     held_back = make_parts(20_000, 7)
-    log10_p, normal = calibration.log10_p_in_batch(held_back, combine(held_back))
-    assert stats.kstest(10**log10_p, "uniform").statistic < 0.02
-    assert stats.kstest(10**normal, "uniform").statistic < 0.02
+    ranks = [Ranks.of(column) for column in held_back.columns("loss_knn").T]
+    standing = PaperJudge(SimpleNamespace(calibration=calibration)).stand(ranks)
+    judgement = judge(held_back, standing)
+    np.testing.assert_allclose(judgement.score, combine(held_back))
+    assert stats.kstest(10**judgement.log10_p, "uniform").statistic < 0.02
+    assert stats.kstest(10**standing.normal, "uniform").statistic < 0.02
 
 
 def _agents(seed: int, agents: int, events: int) -> tuple[Parts, np.ndarray]:

@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
-from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
 from ustad.habits.history import Habits
 from ustad.habits.usual import days_left_out, remembered_days, usual
@@ -24,7 +23,6 @@ from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request
-from ustad.scoring.rejection import withhold
 from ustad.scoring.scored_parts import ScoredParts
 
 SCHEMA = mobility_schema()
@@ -177,16 +175,6 @@ def test_an_own_place_says_start_and_duration_with_their_uncertainty(scored):
         spans = row["reason"].count("anything from") + row["reason"].count("at any hour")  # where they differ much
         assert row["reason"].count("±") + spans == 2
         assert ("They come here " if spans else "Usually here ") in row["reason"]
-
-
-def test_withheld_events_do_not_say_what_was_expected(scored):
-    keep = np.arange(scored.num_rows) % 2 == 0
-    made = withhold(scored, keep)
-    for row, kept in zip(made.to_pylist(), keep, strict=True):
-        assert bool(re.search("Always|Nearly|Usually|Often|Sometimes", row["reason"])) == kept
-        assert (row["expected_start"] is not None) == kept
-    text = "Their stays changed. Most of all: At a gym at 02:40. Usually here from 8:10 (2 visits known). Sure: 9 days."
-    assert without_expected(text) == "Their stays changed. Most of all: At a gym at 02:40. Sure: 9 days."
 
 
 def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):

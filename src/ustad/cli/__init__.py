@@ -75,7 +75,6 @@ for verb in (
     app.command()(verb)
 app.add_typer(infer.schema)
 app.add_typer(lab.app)
-lab.add_former_names(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

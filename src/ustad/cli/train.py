@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ustad import progress
 from ustad.cli.shared import (
     AddressOption,
     ConfigOption,
@@ -41,7 +40,6 @@ TimezoneOption = Annotated[
 
 
 def train(
-    context: typer.Context,
     data: DataArgument,
     out_: OutOption = Path("runs/model"),
     preset: Annotated[
@@ -58,7 +56,6 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")
     ] = None,
-    method: Annotated[str, typer.Option("--method", hidden=True)] = "ustad",
     base: Annotated[Path | None, typer.Option("--from", help="Carry on from this model with newer weeks.")] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
@@ -99,18 +96,6 @@ def train(
     from ustad.trip_features import needed_companions
 
     check_engine(engine, address, workers=workers)
-    if method != "ustad":
-        from ustad.cli.lab import baseline
-
-        progress.say("`ustad train --method` is called `ustad lab train --method` now")
-        if engine == "ray":
-            raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
-        baseline.refuse_detector_options(method, baseline.given_options(context))
-        baseline.train(
-            data, method, out_, config,
-            set_=set_, seed=seed, schema=schema, timezone=timezone, device=device, on_error=on_error, json=json,
-        )  # fmt: skip
-        return
     event_schema = EventSchema.from_yaml(schema) if schema else None
     start = _load_base(base, "cpu" if engine == "ray" else device) if base else None
     settings = resolve_config(_first_config(preset, start), config, set_, seed)

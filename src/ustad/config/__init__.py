@@ -15,8 +15,6 @@ from typing import Any
 
 import yaml
 
-from ustad import progress
-from ustad.config.former_settings import FORMER_NAMES, translate
 from ustad.config.sections import (
     ExtractionConfig,
     ModelConfig,
@@ -41,7 +39,6 @@ from ustad.config.setting_fields import (
 DOOR = ()
 
 __all__ = [
-    "FORMER_NAMES",
     "NO_YAML",
     "PRESETS",
     "Config",
@@ -78,9 +75,6 @@ class Config:
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Config:
         """A named configuration, with changes by dotted name: `Config.preset("paper", **{"model.width": 32})`."""
-        if name in FORMER_NAMES:
-            progress.say(f"the preset `{name}` is called `{FORMER_NAMES[name]}` now")
-            name = FORMER_NAMES[name]
         if name not in PRESETS:
             near = difflib.get_close_matches(name, PRESETS, 1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -92,12 +86,12 @@ class Config:
     def replace(self, changes: dict[str, Any] | None = None, **more: Any) -> Config:
         """A copy with the settings named by dotted keys changed."""
         content = dict(flatten(self.to_dict()))
-        return Config.from_dict({**content, **translate({**(changes or {}), **more})})
+        return Config.from_dict({**content, **(changes or {}), **more})
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Config:
         """From a tree of settings as `to_dict` gives it, or by dotted names."""
-        return read_settings(cls, nest(translate(dict(flatten(content)))))
+        return read_settings(cls, nest(dict(flatten(content))))
 
     @classmethod
     def from_yaml(cls, path: Path | str, preset: str | Config = "paper") -> Config:
@@ -108,8 +102,6 @@ class Config:
         base = preset if isinstance(preset, Config) else cls.preset(preset)
         settings = dict(flatten(content))
         config = base.replace(settings)
-        if translate(settings) != settings:  # of version 0.2, where more was used
-            return config
         # A file may write out all settings of a preset: what some preset has is no wish.
         values_here = dict(flatten(config.to_dict()))
         plain = [cls(), *(cls().replace(changes) for changes in PRESETS.values())]
@@ -121,8 +113,11 @@ class Config:
 
     @classmethod
     def from_model(cls, path: Path | str) -> Config:
-        """What a model was trained with; how the network of an old one was fitted is no matter any more."""
-        return cls.from_dict(translate(dict(flatten(read_yaml(Path(path)))), of_model=True))
+        """What a model was trained with."""
+        try:
+            return cls.from_dict(read_yaml(Path(path)))
+        except ConfigError as error:
+            raise ConfigError(f"{error}; the model is of another version of ustad, train it again") from error
 
     def refuse_unused(self, names: Iterable[str]) -> None:
         """Refuse settings that nothing looks at with this network."""

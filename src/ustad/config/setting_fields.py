@@ -94,8 +94,8 @@ def read_settings(kind: type[T], content: dict[str, Any], where: str = "") -> T:
     for key, value in content.items():
         if key not in names:
             near = difflib.get_close_matches(str(key), names, 1)
-            hint = f"; did you mean '{where}{near[0]}'?" if near else f" (known: {', '.join(names)})"
-            raise ConfigError(f"unknown setting '{where}{key}'{hint}")
+            hint = f"did you mean '{where}{near[0]}'?" if near else f"known: {', '.join(names)};"
+            raise ConfigError(f"unknown setting '{where}{key}' ({hint} CHANGELOG.md tells of settings that are gone)")
         values[key] = _convert(hints[key], value, f"{where}{key}")
     return kind(**values)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import ustad
 from ustad.config import ConfigError
+from ustad.tables import first_line
 
 #: Seconds to wait for a connection, for a core that is free, and for a worker to start on it (a busy disk is slow).
 CONNECT_SECONDS = 5.0
@@ -94,7 +95,7 @@ def _start(ray: Any, address: str | None) -> None:
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        line = first_line(error)
         raise ConfigError(f"--address {address}: no Ray cluster answers there ({line})") from error
 
 

@@ -26,7 +26,7 @@ from ustad.mobility.numosim import is_numosim
 from ustad.mobility.readers import open_data
 from ustad.progress import say
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError, OnError, event_keys
+from ustad.tables import DataError, OnError, event_keys, first_line
 
 #: Events of one bucket, about: scoring them takes a CPU core some minutes and about a gigabyte.
 BUCKET_ROWS = 100_000
@@ -184,7 +184,7 @@ def _rows(source: Source) -> int:
     try:
         return sum(pq.read_metadata(f.root, filesystem=f.filesystem).num_rows for f in source.events)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{source.name}: cannot be read ({str(error).splitlines()[0]})") from error
+        raise DataError(f"{source.name}: cannot be read ({first_line(error)})") from error
 
 
 def _sum_days(days: np.ndarray) -> np.ndarray:
@@ -210,7 +210,7 @@ def _divide_file(payload: tuple[str, Place], context: tuple[Place, str, Source, 
                 piece, entity = f"{number}-{i:04d}", _entity(table, kind, source, file)
                 numbers.append((piece, buckets.write(exchange, table, piece, entity, buckets=count)))
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{file}: cannot be read ({str(error).splitlines()[0]})") from error
+        raise DataError(f"{file}: cannot be read ({first_line(error)})") from error
     return {"pieces": numbers}
 
 

@@ -20,7 +20,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ustad.files import repeating_columns
-from ustad.tables import DataError
+from ustad.tables import DataError, first_line
 
 _URI = re.compile(r"^([a-z][a-z0-9+.-]+):/+(.*)$")
 
@@ -55,7 +55,7 @@ class Place:
         try:
             filesystem, root = pa_fs.FileSystem.from_uri(_uri(where))
         except (pa.ArrowInvalid, OSError, ValueError) as error:
-            raise DataError(f"{_uri(where)}: no file system for this address ({_line(error)})") from error
+            raise DataError(f"{_uri(where)}: no file system for this address ({first_line(error)})") from error
         return cls(filesystem, root.rstrip("/"))
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Place:
         try:
             return pq.ParquetFile(self._at(name), filesystem=self.filesystem).read(columns=columns)
         except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-            raise DataError(f"{self / name}: cannot be read ({_line(error)})") from error
+            raise DataError(f"{self / name}: cannot be read ({first_line(error)})") from error
 
     def read_arrow(self, name: str) -> pa.Table:
         """One file of `write_arrow`."""
@@ -129,7 +129,7 @@ class Place:
             with self.filesystem.open_input_file(self._at(name)) as file, pa.ipc.open_file(file) as reader:
                 return reader.read_all()
         except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(f"{self / name}: cannot be read ({_line(error)})") from error
+            raise DataError(f"{self / name}: cannot be read ({first_line(error)})") from error
 
     # ------------------------------------------------------------------------------------------ writing
     def write_bytes(self, content: bytes, name: str) -> None:
@@ -250,7 +250,3 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
     """Size and time of every file, by its name within the folder."""
     files = ((file, file.stat()) for file in folder.rglob("*") if file.is_file())
     return {file.relative_to(folder).as_posix(): (state.st_size, state.st_mtime_ns) for file, state in files}
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -276,15 +276,3 @@ def place_words(kind: str) -> str:
     if not kind.islower() or "_" in kind or kind in _BARE or re.search(r"[^s]s$", kind):
         return kind
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
-
-
-def without_expected(reason: str) -> str:
-    """A reason by habits, or what is said of an entity and ends with one, without what is usual.
-
-    >>> without_expected("At a gym at 02:40. Always at home at this hour (9 of 9 days), 4.6 km away. Never here.")
-    'At a gym at 02:40. Never here.'
-    >>> without_expected("At a gym at 02:40. They come here at any hour, for anything from 10 min to 14 h. Never here.")
-    'At a gym at 02:40. Never here.'
-    """
-    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)", "They (?:come here|usually leave)"])
-    return re.sub(rf"(?<=[.:] )(?:{starts}) .*?\.(?: (?=[A-Z])|$)", "", reason).rstrip()

@@ -237,14 +237,6 @@ class MemoryHeads(nn.Module):
         return torch.logaddexp(around + math.log1p(-FLOOR), anywhere)
 
 
-def read_older(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights as they are called now; up to 0.2 those of place memory had no name before them."""
-    if any(name.startswith("memory.") for name in weights):
-        return weights
-    older = ("new_token", "weekday.", "category.", "describe.", "own.", "crosses.", "heads.")
-    return {f"memory.{name}" if name.startswith(older) else name: value for name, value in weights.items()}
-
-
 def _take(values: Tensor, index: Tensor) -> Tensor:
     """One of the last dimension: values [T, M, n], index [M] -> [T, M]."""
     return values.gather(-1, index.expand(values.shape[:-1])[..., None])[..., 0]

@@ -140,16 +140,6 @@ class Calibration:
         """How often a normal event scores at least this: of the final score itself, not of its parts."""
         return self.score_tail.log10_tail(scores)
 
-    def log10_p_in_batch(self, parts: Parts, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same for scores by ranks: the reference events are ranked within the batch first.
-
-        Returns log₁₀ p of the scored and of the reference events.
-        """
-        ranks: list[Tail] = [Ranks.of(c) for c in parts.columns("loss_knn").T]
-        normal = highest(apply_tails(ranks, self.parts.columns("loss_knn")))
-        tail = Distribution.fit(normal)
-        return tail.log10_tail(scores), tail.log10_tail(normal)
-
     def agent_log10_p(
         self,
         smallest: np.ndarray,

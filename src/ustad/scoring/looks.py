@@ -1,8 +1,7 @@
 """Looks: answers are calibrated to -log10 p, those of a look are added up, and the highest look makes the score.
 
 In go the raw answers of the calibration week. Out come the distributions of every question and look, and scores of the
-week's events, which stand for what new people would score. Every question counts once. A model keeps that as weights;
-one of 0.2 that was made with others is refused (`config/former_settings.py`).
+week's events, which stand for what new people would score. Every question counts once.
 
 Among distributions that it is part of itself an event looks less unusual than the same event of somebody else would,
 the more so the fewer people there are. So the people are in five groups, and each group is judged by questions and

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ConfigError
-from ustad.events.templates import without_expected
 from ustad.scoring.calibration import Parts
 from ustad.scoring.evidence import withhold_expected
 from ustad.ties import raised, tied_ranks
@@ -23,8 +22,6 @@ Measure = Literal["sum", "standardised"]
 MEASURES: tuple[Measure, ...] = ("sum", "standardised")
 #: What is said of an event whose prediction is withheld.
 WITHHELD = "What was expected is withheld as too uncertain"
-#: A column of tables that were scored by habits.
-BY_HABITS = "km_from_own_places"
 
 
 def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = None) -> np.ndarray:
@@ -125,7 +122,7 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
     empty where not kept.
 
     A reason that says what was expected gives way to one that names the most unusual term, in the words of `labels`
-    (by default the term's name). Reasons by habits go on with what was seen before.
+    (by default the term's name).
     """
     for name in _predictions(events.column_names):
         values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
@@ -149,11 +146,6 @@ def _predictions(names: list[str]) -> list[str]:
 def _guard_reasons(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:
     """Reasons, those of events that are not kept without what was expected."""
     reasons: list[str | None] = events["reason"].to_pylist()
-    if BY_HABITS in events.column_names:
-        return [
-            text if is_kept or text is None else without_expected(text)
-            for text, is_kept in zip(reasons, keep, strict=True)
-        ]
     percentiles = [c for c in events.column_names if c.startswith("pct_")]
     for row in np.flatnonzero(~keep):
         if reasons[row] is None:
@@ -174,9 +166,6 @@ def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
     names = (withheld_events[c].to_pylist() for c in (entity, label.removeprefix("worst_"), "reason"))
     new = {(who, what): reason for who, what, reason in zip(*names, strict=True)}
     rows = zip(*(agents[c].to_pylist() for c in (entity, label, "reason")), strict=True)
-    if BY_HABITS in events.column_names:  # an agent's reason begins with what changed on the whole
-        texts = [without_expected(text) if text and (who, what) in new else text for who, what, text in rows]
-        return agents.set_column(agents.column_names.index("reason"), "reason", pa.array(texts, pa.string()))
     reasons = pa.array([new.get((who, what), reason) for who, what, reason in rows], pa.string())
     return agents.set_column(agents.column_names.index("reason"), "reason", reasons)
 

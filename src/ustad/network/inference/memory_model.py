@@ -29,7 +29,6 @@ from ustad.habits.stages import Case
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
-from ustad.network.place_memory import read_older
 from ustad.network.training.loop import FitResult
 from ustad.network.training.memory_step import Data
 from ustad.network.training.memory_task import fit_memory
@@ -122,7 +121,7 @@ class MemoryModel(NetworkSource):
     def load(cls, place: Path, encoder: Encoder, frame: Frame, config: Config, device: torch.device) -> MemoryModel:
         """Read what `save` wrote; nothing in it is executed."""
         network = new_network(encoder, frame, config)
-        network.load_state_dict(read_older(load_file(place / WEIGHTS)))
+        network.load_state_dict(load_file(place / WEIGHTS))
         return cls(network.to(device).eval(), encoder, frame, config, device)
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
