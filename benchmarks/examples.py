@@ -23,6 +23,7 @@ import ustad
 from measured import write_result
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "examples.json"
 NAMES = ("cards", "shop", "app_usage")
 
 
@@ -56,6 +57,8 @@ def main() -> None:
     parser.add_argument("--from", dest="runs", type=Path, help="where the examples' runs are")
     options = parser.parse_args()
     found = {n: figures(n, options.runs or Path("runs/examples"), options.runs is None) for n in NAMES}
+    before = json.loads(RESULTS.read_text())["examples"]  # a method that was not run again keeps its figures
+    found = {name: {**before[name], **methods} for name, methods in found.items()}
     for name, methods in found.items():
         for method, both in methods.items():
             print(f"{name:10} {method:12} AUROC {both['auroc'][0]:.3f} ± {both['auroc'][1]:.3f}", end="  ")
@@ -63,7 +66,7 @@ def main() -> None:
     hardware = {"cpu": cpu(), "cores": os.cpu_count()}
     versions = {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()}
     content = {"examples": found, "hardware": hardware, "versions": versions}
-    write_result(HERE / "results" / "examples.json", content)
+    write_result(RESULTS, content)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ FACTS = ("versions", "date", "load_at_start", "command")
 #: Measured before every script wrote these facts. A file that is measured again leaves the list; none joins it.
 OLDER = {
     "baselines-town-100-cpu", "baselines-town-500-cpu", "calibrated", "complexity",
-    "devices", "examples",
+    "devices",
     "extraction", "fuzz", "history", "kills", "lasting", "learning-simla", "learning",
     "machines-cuda", "moving_history", "pol_atl", "report", "robust", "scoring-cuda",
     "scoring", "service", "service_quick", "service_scorer_cuda",

@@ -241,8 +241,8 @@ class WordModel:
         """How frequent words are in the population, given the kind of event: float64 [N]."""
         word = np.where(code >= 0, code, 0).astype(np.int64)
         total = self.count.sum()
-        seen = np.where(code >= 0, np.append(self.count, 0.0)[word], 0.0)
-        overall = (seen + 0.5) / (total + 0.5 * (len(self.words) + 1))
+        frequency = np.where(code >= 0, np.append(self.count, 0.0)[word], 0.0)
+        overall = (frequency + 0.5) / (total + 0.5 * (len(self.words) + 1))
         kind = np.where(kind < len(self.kind_count), kind, 0)
         pair = kind * len(self.words) + word
         at = np.minimum(np.searchsorted(self.pair, pair), max(len(self.pair) - 1, 0))
