@@ -1,8 +1,8 @@
 """How trainings ended: by themselves or cut, and by which rule their validation loss was told to stand still.
 
-In go result lines, out come words for tables. Where USTAD predicts variances, its validation loss leaves out the largest
-hundredth of the losses; a line says so in `left_out`. Lines from before that rule do not, and are marked, so that no
-row holds figures of two rules without saying it.
+In go result lines, out come words for tables. Where USTAD predicts variances, its validation loss leaves out the
+largest hundredth of the losses; a line says so in `left_out`. Lines from before that rule do not, and are marked, so
+that no row holds figures of two rules without saying it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ OWN_SCHEDULE = ("ustad-default",)
 WITH_VARIANCES = ("ustad-plain", "ustad-au", "ustad-minmax", "ustad-lambda", "ustad-trips")
 OLDER_MARK = "†"
 OLDER_RULE = (
-    f"{OLDER_MARK} stopped by the mean loss of all validation events; newer cells of USTAD with variances leave out the "
-    "largest hundredth"
+    f"{OLDER_MARK} stopped by the mean loss of all validation events; newer cells of USTAD with variances leave out "
+    "the largest hundredth"
 )
 
 
