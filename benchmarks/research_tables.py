@@ -9,7 +9,8 @@ from statistics import fmean
 
 from marked_pages import DOCS, table, write
 from ustad.lab.evaluation.experiments import read_results
-from ustad.lab.evaluation.result_tables import Line, has_ended
+from ustad.lab.evaluation.result_tables import Line
+from ustad.lab.evaluation.stopping import has_ended
 
 PAGE = DOCS / "researchers.md"
 RESULTS = DOCS.parent / "results"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ustad.cli.lab.experiment import read_changes
+from ustad.cli.lab.experiment import read_changes, refuse_reported
 from ustad.config import ConfigError
 from ustad.files import read_json
 from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
@@ -78,6 +78,15 @@ def test_changes_are_read_by_name_and_refused_where_a_method_has_no_such_setting
             read_changes(text)
     with pytest.raises(ConfigError, match="nov-online has no setting 'blocks'"):
         Budget().with_changes((("blocks", 5),)).settings("nov-online")
+
+
+def test_nothing_is_tried_on_people_that_figures_are_reported_of():
+    changed = BUDGETS["tiny"].with_changes((("hidden", 8),))
+    refuse_reported(plan(["detection"], [TOWN], [100, 101], changed))
+    refuse_reported(plan(["detection"], [TOWN], [1], BUDGETS["tiny"]))
+    refuse_reported(plan(["detection"], [replace(TOWN, path="somewhere")], [1], changed))
+    with pytest.raises(ConfigError, match="people of seed 99 are reported of"):
+        refuse_reported(plan(["detection"], [TOWN], [101, 99], changed))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ustad.cli.shared import DeviceOption, choose, out
 from ustad.config import ConfigError
+
+if TYPE_CHECKING:
+    from ustad.lab.evaluation.experiments import Cell
 
 #: What `--try` calls the methods without a change.
 AS_IS = "as-is"
@@ -138,6 +141,7 @@ def experiment(
             for changes in map(read_changes, tries or [AS_IS])
             for cell in plan(names, sources, read_seeds(seeds), budget.with_changes(changes), methods=turns, past=past)
         ]
+        refuse_reported(cells)
         ran = run(
             cells,
             results,
@@ -154,6 +158,18 @@ def experiment(
     if not cells_only:
         place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {place}")
+
+
+def refuse_reported(cells: list[Cell]) -> None:
+    """Nothing is chosen by simulated people that figures are reported of; own data have no such people."""
+    from ustad.lab.evaluation.experiments import DEVELOPMENT_SEEDS
+
+    for cell in cells:
+        if cell.budget.changes and cell.source.path is None and cell.source.seed < DEVELOPMENT_SEEDS:
+            raise ConfigError(
+                f"--try is to choose by, and people of seed {cell.source.seed} are reported of: give development "
+                f"seeds, such as --seeds {DEVELOPMENT_SEEDS + 1}-{DEVELOPMENT_SEEDS + 1}"
+            )
 
 
 def read_changes(text: str) -> tuple[tuple[str, int | float | str], ...]:

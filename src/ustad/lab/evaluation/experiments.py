@@ -252,8 +252,12 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
 
 
 def _is_development(line: Line) -> bool:
-    """Whether a line is of people that no figure is reported of, or of a method with a setting changed."""
-    return line["source"].get("seed", 0) >= DEVELOPMENT_SEEDS or "changes" in line["budget"]
+    """Whether a line is of people that no figure is reported of, or of a method with a setting changed.
+
+    From GPS nothing was chosen: those lines stay as they are, whatever their people.
+    """
+    is_of_others = line["source"].get("seed", 0) >= DEVELOPMENT_SEEDS or "changes" in line["budget"]
+    return is_of_others and line["experiment"] != "gps"
 
 
 def _is_again(data: set[str], line: Line) -> bool:

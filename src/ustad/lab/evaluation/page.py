@@ -127,8 +127,8 @@ def _question(
     """A question's first table; its other tables and its figures folded."""
     tables, pictures, figures = content
     own = tables.get(name, [])
-    unmarked = [] if name in ("prediction", "detection") else [name, *ALSO.get(name, ())]
-    lines = [line for part in unmarked for line in results[part]]
+    bare_parts = [] if name in ("prediction", "detection") else [name, *ALSO.get(name, ())]
+    lines = [line for part in bare_parts for line in results[part]]
     notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines)]
     parts = [f"## {question}", *notes, *_section(own[:1], [], figures)]
     rest = [f"### {name}: {EXPERIMENTS[name].about}"]

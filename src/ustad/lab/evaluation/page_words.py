@@ -31,6 +31,8 @@ ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 12 --devic
 ustad lab experiment all … --cut-again --begin-minutes 5 --minutes 6      what a limit of time had cut, once more
 ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods ustad-plain --category-weight 5 \\
     --device cuda --out results/search --cells-only                       the search of λ, once for each λ
+ustad lab experiment detection,prediction,scores --data numosim-la:5000 --seeds 101-101 --size large --no-past \\
+    --methods ustad-plain --try as-is --try category_weight=5 --out results/search --cells-only         what was tried
 ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-1 --size large --no-past \\
     --device cuda --out results/large --cells-only
 ustad lab experiment detection,prediction,scores --data simla:5000 --data simjordan:5000 --data town:5000 --seeds 1-5 \\

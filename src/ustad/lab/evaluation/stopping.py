@@ -1,6 +1,6 @@
 """How trainings ended: by themselves or cut, and by which rule their validation loss was told to stand still.
 
-In go result lines, out come words for tables. Where a network predicts variances, its validation loss leaves out the
+In go result lines, out come words for tables. Where USTAD predicts variances, its validation loss leaves out the
 largest hundredth of the losses; a line says so in `left_out`. Lines from before that rule do not, and are marked, so
 that no row holds figures of two rules without saying it.
 """
@@ -11,12 +11,12 @@ from ustad.lab.evaluation.result_files import Line
 
 #: Methods whose learning rate falls to zero over a number of epochs of their own.
 OWN_SCHEDULE = ("ustad-default",)
-#: Methods whose network predicts variances, so that single events can outweigh all others in validation.
+#: USTAD where it predicts variances, so that single events can outweigh all others in validation.
 WITH_VARIANCES = ("ustad-plain", "ustad-au", "ustad-minmax", "ustad-lambda", "ustad-trips")
 OLDER_MARK = "†"
 OLDER_RULE = (
-    f"{OLDER_MARK} stopped by the mean loss of all validation events; newer cells of networks that predict variances "
-    "leave out the largest hundredth"
+    f"{OLDER_MARK} stopped by the mean loss of all validation events; newer cells of USTAD with variances leave out "
+    "the largest hundredth"
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ustad.lab.evaluation.result_tables import LEVELS, NAMES, TERMS, Line, Table, plain
 
-TRIED = (
+NOTE = (
     "Development seeds; nothing here is a result. Validation loss: the mean by which training stops, λ in it; left "
     "out: the share of the largest losses that this mean does without. Fields added up: validation losses of all "
     "events, without λ, so that one λ compares with another."
@@ -29,7 +29,7 @@ def tried_tables(lines: list[Line]) -> list[Table]:
         groups.setdefault(_describe(line), []).append(line)
     rows = tuple((*names, *_training(own), *_errors(own), *_areas(own)) for names, own in groups.items())
     title = "Settings tried on development seeds"
-    return [Table("tried", title, _HEADS, rows, TRIED)] if rows else []
+    return [Table("tried", title, _HEADS, rows, NOTE)] if rows else []
 
 
 def _describe(line: Line) -> tuple[str, ...]:

@@ -79,8 +79,8 @@ def mean_without_largest(losses: Tensor, share: float) -> float:
     """The mean of [Q] without so large a share of them, the largest (rounded down: of few none is left out)."""
     if not bool(torch.isfinite(losses).all()):
         return float("nan")  # whatever would be left out, training has diverged
-    ordered = losses.to(torch.float64).sort().values
-    return float(ordered[: len(ordered) - int(share * len(ordered))].mean())
+    ascending = losses.to(torch.float64).sort().values
+    return float(ascending[: len(ascending) - int(share * len(ascending))].mean())
 
 
 def _embed_events(network: DualTransformer, tensors: EventTensors, queries: Queries) -> tuple[Tensor, Tensor]:
