@@ -17,6 +17,7 @@ from ustad.tables import (
     check_overlaps,
     event_keys,
     sort_events,
+    take_rows,
     validate,
 )
 
@@ -182,6 +183,13 @@ def test_sorting_puts_agents_together_in_order_of_time():
     table = sort_events(fixes(agent_id=[2, 1, 2]), "agent_id", "time")
     assert table["agent_id"].to_pylist() == [1, 2, 2]
     assert table["time"].to_pylist()[1] < table["time"].to_pylist()[2]
+
+
+@pytest.mark.parametrize("rows", [[], [2], [1, 2, 3], [3, 2, 1], [1, 1, 2], [1, 3, 2, 4], [0, 1, 3]])
+def test_rows_that_follow_each_other_are_taken_like_any_others(rows):
+    table = pa.table({"x": pa.chunked_array([["a", "b"], ["c", None, "e"]]), "y": [1, 2, 3, 4, 5]})
+    rows = np.array(rows, np.int64)
+    assert take_rows(table, rows).to_pylist() == [table.to_pylist()[i] for i in rows]
 
 
 @pytest.mark.parametrize("value", ["a-17", 17, 2.5, "", True])

@@ -148,6 +148,18 @@ def test_threads_change_no_answer(asked):
     same(together, alone)
 
 
+def test_the_host_knows_what_the_heads_find_at_no_own_place(asked):
+    memory = asked.data.memory
+    counts = memory.sum_counts(memory.owner)[..., 0]  # [N, K] visits to each own place
+    own = memory.slot.clamp(max=memory.most - 1)
+    wanted = (memory.slot >= memory.most) | (counts[torch.arange(len(memory)), own] == 0)
+    np.testing.assert_array_equal(memory.is_elsewhere, wanted.numpy())
+    assert 0 < wanted.sum() < len(memory)
+    stranger = memory.owner.numpy() == len(memory.counts) - 1
+    assert stranger.any()
+    assert memory.is_elsewhere[stranger].all()
+
+
 @torch.inference_mode()
 def test_one_product_for_all_entities_equals_one_for_each(asked):
     """A GPU takes the first way, a CPU the second."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +60,19 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
     assert {"low_duration", "set_poi", "loss_x"} <= set(whole.details.column_names)
     rounded = {name: pytest.approx(said[name]) for name in ("threshold", "by_chance")}
     assert parts.notes == {**said, **rounded}
+
+
+def test_parts_side_by_side_are_those_one_after_the_other(model: ScoringModel, stays: pa.Table) -> None:
+    context, events = _split(stays)
+    turn, ways = sys.getswitchinterval(), []
+    for at_once in (1, 3):
+        parts = ScoredParts(PaperJudge(model), events, context, entities=2, at_once=at_once)
+        ways.append([part.events for part in parts])
+    assert [len(part) for part in ways[0]] == [len(part) for part in ways[1]]
+    assert len(ways[0]) == 4
+    for one, other in zip(*ways, strict=True):
+        assert one["score"].equals(other["score"])
+    assert sys.getswitchinterval() == turn
 
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:

@@ -21,8 +21,9 @@ from whole_scores import score_by_habits
 
 from ustad.config import Config
 from ustad.evidence_source import Answers, OneAnswer, Source
-from ustad.judges import LOADERS, learn_from, load_judge
+from ustad.judges import LOADERS, Trainer, learn_from, load_judge
 from ustad.live.habit_live import HabitLive
+from ustad.periods import Lessons, split_entities
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema("none", 16, True)
@@ -127,6 +128,20 @@ def test_its_answers_are_calibrated_added_up_and_shown(judges, life, week):
     assert "rain" not in {one["name"] for one in plain[at]["evidence"]}
     assert judges[1].looks.weights["storm"] == {"rain": 1.0}
     assert wet[at]["reason"].split(".")[0] == plain[at]["reason"].split(".")[0]
+
+
+def test_habits_that_are_learnt_while_it_is_trained_are_the_same(life, week, monkeypatch):
+    """A GPU trains, and meanwhile the CPU learns habits: as if one came after the other."""
+    monkeypatch.setattr(Trainer, "train_others", lambda self, lessons: ((Weather(),), {"epochs": 1}))
+    encoder = SimpleNamespace(schema=SCHEMA)
+    lessons = Lessons(encoder, between(life, 0, 21), *split_entities(between(life, 21, 28), SCHEMA.entity))
+    scores = []
+    for beside in (False, True):
+        monkeypatch.setattr(Trainer, "trains_on_gpu", beside)
+        judge, training = Trainer(Config.preset("quick"), "cpu").fit_ours(lessons)
+        assert training == {"epochs": 1}
+        scores.append(judge.judge(week).score)
+    np.testing.assert_array_equal(*scores)
 
 
 def test_saved_and_loaded_it_scores_the_same(judges, week, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ with the query's and the output's maps, so that attending to them is two product
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +41,7 @@ class EntityMaps:
     pointers: Pointers
     owner: Tensor  # int64 [B], ascending
     counts: tuple[int, ...]  # questions of each entity; none on a GPU, which takes all entities together
+    which: tuple[int, ...] = ()  # the entities that those are of, in this order; empty: all
     elsewhere: Tensor | None = None  # int64: questions about events at no own place, where that is known beforehand
 
 
@@ -99,10 +100,11 @@ class FastCross:
     ) -> Tensor:
         """Entity by entity, without copies."""
         size = [count * (len(x) // len(entities.owner)) for count in entities.counts]
-        for own, states, wide in zip(_each(maps), normal.split(size), logits.split(size), strict=True):
+        own_maps = list(_each(maps, entities.which or range(len(maps.keys))))
+        for own, states, wide in zip(own_maps, normal.split(size), logits.split(size), strict=True):
             torch.addmm(own.bias, states, own.keys, out=wide)
         weights = self._softmax(logits)
-        for own, states, wide in zip(_each(maps), x.split(size), weights.split(size), strict=True):
+        for own, states, wide in zip(own_maps, x.split(size), weights.split(size), strict=True):
             if x.dtype == self.block.dtype:
                 states.addmm_(wide, own.values)
             else:
@@ -114,10 +116,10 @@ class FastCross:
         return logits.view(-1, logits.shape[-1] // self.heads).softmax(dim=-1).view_as(logits)
 
 
-def _each(maps: OwnPlaceMaps) -> Iterator[OwnPlaceMaps]:
+def _each(maps: OwnPlaceMaps, which: Iterable[int]) -> Iterator[OwnPlaceMaps]:
     """Entity by entity."""
-    for own in zip(maps.keys, maps.bias, maps.values, strict=True):
-        yield OwnPlaceMaps(*own)
+    for i in which:
+        yield OwnPlaceMaps(maps.keys[i], maps.bias[i], maps.values[i])
 
 
 class MemoryPasses(Passes):
@@ -130,11 +132,9 @@ class MemoryPasses(Passes):
             self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
             self.heads = FastHeads(network)
 
-    def know(
-        self, memory: Memory, counts: Tensor, *, questions: int | None = None, elsewhere: Tensor | None = None
-    ) -> EntityMaps:
+    def know(self, memory: Memory, counts: Tensor, questions: int | None = None) -> EntityMaps:
         """What the passes need of E entities, once for all their questions, which stand together: counts [E]. A GPU
-        that is told the number of `questions` and which are `elsewhere` never has to be waited for."""
+        that is told the number of `questions` does not have to be waited for."""
         places = self.network.memory
         new = places.new_token.expand(len(memory.tokens), 1, -1)
         own = places.own(torch.cat([memory.tokens, new], dim=1))
@@ -145,7 +145,6 @@ class MemoryPasses(Passes):
             self.heads.pointers(memory),
             torch.repeat_interleave(counts, output_size=questions),
             tuple(counts.tolist()) if counts.device.type == "cpu" else (),
-            elsewhere,
         )
 
     def outlook(self, embeddings: Tensor, window: WindowRows, entities: EntityMaps, targets: Targets) -> Outlook:

@@ -19,7 +19,7 @@ from torch import Tensor
 from ustad.config import ModelConfig
 from ustad.events.windows import Queries
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
+from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses, WindowRows
 from ustad.network.inference.sampling import (
     BYTES_PER_TOKEN,
     Budget,
@@ -82,10 +82,15 @@ def sample_memory(
     out = _empty(len(queries))
     T = samples if config.epistemic else 1
 
+    def know(passes: MemoryPasses, people: np.ndarray) -> EntityMaps:
+        return _know(passes, data.memory, people, np.ones(len(people), np.int64))
+
     def answer(
-        passes: MemoryPasses, embeddings: Tensor, index: np.ndarray, slices: Slices
+        passes: MemoryPasses, of_part: tuple[Tensor, Crowd | None], index: np.ndarray, slices: Slices
     ) -> tuple[np.ndarray, Tensor]:
-        return index, _summarise(_ask(passes, data, embeddings, slices))
+        embeddings, crowd = of_part
+        entities = _know_batch(passes, data.memory, slices.event) if crowd is None else crowd.take(slices.event)
+        return index, _summarise(_ask(passes, data, embeddings, slices, entities=entities))
 
     def run(budget: Budget) -> None:
         threads = WorkerThreads(lambda: MemoryPasses(network, _kind(precision, device)), device)
@@ -95,8 +100,12 @@ def sample_memory(
                     network, data.events, part.events, T, seed=seed, tokens=budget.tokens, threads=threads
                 )
                 batches = part.batches(budget.tokens // T, device, _room(config) // T)
-                results = []
-                for index, lines in threads.each(answer, ((embeddings, *batch) for batch in batches)):
+                crowd, results = None, []
+                if device.type == "cpu":  # a GPU has copies of the maps for every question anyway
+                    people = np.unique(data.memory.owner_index[part.queries.target])
+                    (maps,) = threads.each(know, ((people,),))
+                    crowd = Crowd(people, maps, data.memory)
+                for index, lines in threads.each(answer, (((embeddings, crowd), *batch) for batch in batches)):
                     results.append((index, lines))
                     advance(len(index))
                 _store(out, *zip(*results, strict=True))
@@ -108,7 +117,44 @@ def sample_memory(
     return out
 
 
-def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -> Outlook:
+@dataclass(frozen=True)
+class Crowd:
+    """What is known of the people of many batches, once for all of them."""
+
+    people: np.ndarray  # int64 [E] ascending, rows of the memory
+    maps: EntityMaps  # of these people
+    memory: MemoryTensors
+
+    def take(self, event: np.ndarray) -> EntityMaps:
+        """For questions about events [B]."""
+        owner, counts, elsewhere = _whose(self.memory, event)
+        which = np.searchsorted(self.people, owner)
+        return replace(
+            self.maps,
+            owner=torch.from_numpy(np.repeat(which, counts)),
+            counts=tuple(counts.tolist()),
+            which=tuple(which.tolist()),
+            elsewhere=torch.from_numpy(elsewhere),
+        )
+
+
+def _know_batch(passes: MemoryPasses, memory: MemoryTensors, event: np.ndarray) -> EntityMaps:
+    """What is known of the entities of questions about events [B]."""
+    entity, counts, elsewhere = _whose(memory, event)
+    maps = _know(passes, memory, entity, counts, questions=len(event))
+    return replace(maps, elsewhere=send(elsewhere, memory.owner.device))
+
+
+def _know(
+    passes: MemoryPasses, memory: MemoryTensors, people: np.ndarray, counts: np.ndarray, *, questions: int | None = None
+) -> EntityMaps:
+    """What is known of people (rows of the memory) of whom there are so many questions each."""
+    entity, number = (send(values, memory.owner.device) for values in (people, counts))
+    places = memory.sum_counts(entity), memory.x[entity], memory.y[entity], memory.category[entity]
+    return passes.know(passes.network.memory.remember(*places), number, questions=questions)
+
+
+def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices, *, entities: EntityMaps) -> Outlook:
     """The outlook of questions of one length; what is known of an entity is shared by all that ask about it."""
     memory, offset = data.memory, torch.arange(slices.length, device=embeddings.device)
     index = slices.start[:, None] + offset  # [B, L]
@@ -118,11 +164,6 @@ def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -
         memory.weekday[index],
         memory.slot[index],
         slices.target - slices.start,
-    )
-    entity, counts, elsewhere = (send(values, embeddings.device) for values in _whose(memory, slices.event))
-    places = memory.sum_counts(entity), memory.x[entity], memory.y[entity], memory.category[entity]
-    entities = passes.know(
-        passes.network.memory.remember(*places), counts, questions=len(slices.event), elsewhere=elsewhere
     )
     outlook = passes.outlook(embeddings, window, entities, targets_of(memory, slices.target))
     return at_most_usual(outlook, memory, slices.target)
@@ -144,11 +185,12 @@ def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
 
 
 def _budget(device: torch.device, config: ModelConfig) -> Budget:
-    """As the paper's network has it, less what attending to own places takes; on a CPU half the room for embeddings."""
+    """As the paper's network has it, less what attending to own places takes; on a CPU an eighth of the room for
+    embeddings: as much again is needed for what is known of their people."""
     budget = Budget.of(device, config.width)
     usual, attention = BYTES_PER_TOKEN * config.width, 8 * config.heads * config.places
     tokens = budget.tokens * usual // (usual + attention)
-    return Budget(tokens, budget.embedding_bytes if device.type == "cuda" else budget.embedding_bytes // 2)
+    return Budget(tokens, budget.embedding_bytes if device.type == "cuda" else budget.embedding_bytes // 8)
 
 
 def _room(config: ModelConfig) -> int:
