@@ -86,7 +86,7 @@ class ShardedLive:
     def __init__(
         self,
         model: Path | str,
-        judge: AddingJudge,
+        judge: object,
         workers: int,
         since: int | None = None,
         *,
@@ -224,7 +224,7 @@ class ShardedLive:
 
     def _whole(self, event: Mapping[str, Any], row: dict[str, Any], absences: list[Any]) -> dict[str, Any]:
         """The row as `HabitLive` gives it: with the event's own entity, time and id, absences before a change."""
-        names = (self.schema.entity, self.schema.time, self.schema.event_id)
+        names = [name for name in (self.schema.entity, self.schema.time, self.schema.event_id) if name is not None]
         change = row.pop("change", None)
         whole = {**{name: event[name] for name in names if name in event}, **row}
         whole |= {TOLD_APART: from_plain(absences)} if absences else {}

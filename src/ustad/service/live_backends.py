@@ -62,7 +62,8 @@ def make_backend(
 class WindowBackend:
     """Of a scorer that remembers the last window of each agent and nothing else."""
 
-    context, strangers = CONTEXT_EVENTS, ("",)
+    context = CONTEXT_EVENTS
+    strangers: Sequence[str] = ("",)
 
     def __init__(self, live: Live) -> None:
         self._live = live
