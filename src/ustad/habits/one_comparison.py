@@ -37,11 +37,11 @@ def compare_alone(
     *,
     since: int,
     count: int,
-    located: tuple[int, int],
+    place_and_key: tuple[int, int],
 ) -> Comparison:
     """`compare` of the only visit, with its count and its own place and key. One that was not wholly seen may have been
     at many times: that is left to `compare`."""
-    place, key = located
+    place, key = place_and_key
     places, counts, keys = np.array([place]), np.array([count]), np.array([key], np.uint64)
     if visits.early[0] != 0 or visits.late[0] != 0 or visits.silent[0] != 0 or math.isinf(visits.duration[0]):
         period = (since, int(visits.day[0]))

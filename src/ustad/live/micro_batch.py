@@ -111,8 +111,8 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         row["reason"] = None
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
-            told = ToldEvent.of(comparison, judgement, i)
-            row["reason"] = own_model.explain_one(told, visits, kind=word, usual_visits=usual_visits, at=i)
+            told_event = ToldEvent.of(comparison, judgement, i)
+            row["reason"] = own_model.explain_one(told_event, visits, kind=word, usual_visits=usual_visits, at=i)
         row |= {"absences": event.absences} if event.absences else {}
         rows.append(row if event.change is None else {**row, "change": event.change})
     return rows
