@@ -159,6 +159,10 @@ class HistorySource(Source):
         """The kind of each entity's nearest own place within the radius, None where none is known."""
         raise NotImplementedError
 
+    def share(self, part: int, parts: int) -> Self:
+        """The same with the histories of the entities of one of so many parts alone."""
+        raise NotImplementedError
+
     def with_histories(self, table: pa.Table) -> Self:
         """The same with these histories alone."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ from moving_world import FIRST_DAY, KNOWN, assert_same, disorderly, make
 from ustad import artefact, model_files
 from ustad.config import ConfigError
 from ustad.live.habit_live import HabitLive
+from ustad.live.live_judges import share_live
 from ustad.live.sharded_live import ShardedLive
 from ustad.live.worker_messages import from_plain, to_plain
 from ustad.tables import DataError
@@ -146,7 +147,7 @@ def test_only_models_of_habits_and_one_process_or_more(world):
     with pytest.raises(ConfigError, match="1 or more, got 0"):
         ShardedLive(world[2], world[0], 0)
     with pytest.raises(ConfigError, match="score by habits"):
-        ShardedLive(world[2], object(), 2)
+        share_live(object(), world[2], 2, p_value=0.001, most=9)
 
 
 SPAN = datetime(1900, 1, 1), datetime(2100, 1, 1)

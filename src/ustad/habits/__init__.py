@@ -4,8 +4,11 @@
 DOOR = (
     "habit_model",
     "habit_source",
+    "habit_words",
     "history",
+    "measurements",
     "moving",
+    "one_comparison",
     "questions",
     "side_by_side",
     "stages",

@@ -213,10 +213,9 @@ class Habits:
     def only(self, entities: Iterable[Any]) -> Habits:
         """Of some entities alone. One entity is cut out without looking at the others."""
         keys = identity_hash(entities)
-        if len(keys) == 1:
-            at = int(np.searchsorted(self.entity_key, keys[0]))
-            if at < len(self.entity_key) and self.entity_key[at] == keys[0]:
-                return self._slice(at)
+        at = int(np.searchsorted(self.entity_key, keys[0])) if len(keys) == 1 else len(self.entity_key)
+        if at < len(self.entity_key) and self.entity_key[at] == keys[0]:
+            return self._slice(at)
         return self.with_entities(np.isin(self.entity_key, keys))
 
     def _slice(self, at: int) -> Habits:
@@ -234,9 +233,9 @@ class Habits:
 
     def with_entities(self, entities: np.ndarray) -> Habits:
         """Of some entities alone (bool [E])."""
-        own = self.with_places(np.repeat(entities, np.diff(self.place_offsets)))
         changes = {f.name: getattr(self, f.name)[entities] for f in fields(self) if f.name.startswith("entity_")}
-        return replace(own, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(own.place_offsets)[entities])])
+        changes["place_offsets"] = np.r_[0, np.cumsum(np.diff(self.place_offsets)[entities])]
+        return replace(self.with_places(np.repeat(entities, np.diff(self.place_offsets))), **changes)
 
     def with_places(self, places: np.ndarray) -> Habits:
         """Of some places alone (bool [P]), of the same entities."""

@@ -37,11 +37,11 @@ def compare_alone(
     *,
     since: int,
     count: int,
-    located: tuple[int, int],
+    place_and_key: tuple[int, int],
 ) -> Comparison:
     """`compare` of the only visit, with its count and its own place and key. One that was not wholly seen may have been
     at many times: that is left to `compare`."""
-    place, key = located
+    place, key = place_and_key
     places, counts, keys = np.array([place]), np.array([count]), np.array([key], np.uint64)
     if visits.early[0] != 0 or visits.late[0] != 0 or visits.silent[0] != 0 or math.isinf(visits.duration[0]):
         period = (since, int(visits.day[0]))
@@ -145,10 +145,11 @@ def usual_alone(habits: Habits, visits: Visits, place: int, widths: Widths) -> U
         kind, count = int(habits.place_category[at]), int(habits.place_count[at])
         start_spread, length_spread = widths.widen_one((start_spread, length_spread), kind, count)
     since = int(habits.entity_since[0]) if is_own else habits.last_day + 2
-    one = (np.array([value]) for value in (start, start_spread, length, length_spread, habits.last_day + 1 - since))
+    times_then = (np.array([start]), np.array([start_spread]), np.array([length]), np.array([length_spread]))
+    days_known = np.array([habits.last_day + 1 - since])
     category = int(visits.category[0])
     new_kind = category not in _own_kinds(habits) if is_own else category == 0
-    return Usual(where, share, weekend_then, apart, *one, np.array([new_kind]), np.array([of_days]))
+    return Usual(where, share, weekend_then, apart, *times_then, days_known, np.array([new_kind]), np.array([of_days]))
 
 
 @once_per_history

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
+from pathlib import Path
 from typing import Any, Protocol
 
 from ustad.config import ConfigError
@@ -52,3 +53,16 @@ def _(judge: PaperJudge[Any], *, device: Any, p_value: float, most: int) -> Live
     from ustad.live.network_live import LiveScorer
 
     return LiveScorer(judge.model.causal(), device, p_value=p_value, reasons="flagged")
+
+
+@singledispatch
+def share_live(judge: Any, model: Path, workers: int, *, p_value: float, most: int) -> Any:
+    """The scorer of a judge in so many processes that load its `model` themselves, a `ShardedLive`."""
+    raise ConfigError("worker processes score by habits; this model scores by the paper's network alone")
+
+
+@share_live.register(AddingJudge)
+def _(judge: AddingJudge, model: Path, workers: int, *, p_value: float, most: int) -> Any:
+    from ustad.live.sharded_live import ShardedLive
+
+    return ShardedLive(model, judge, workers, p_value=p_value, reasons="all", most=most)

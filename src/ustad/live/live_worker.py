@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from ustad.config import ConfigError
 from ustad.detector import Detector
@@ -28,11 +28,8 @@ class Worker:
     """The scorer of one share of the entities, and what it can be asked."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        judge = Detector.load(settings["model"], device="cpu").judge
-        if not isinstance(judge, AddingJudge):
-            raise ConfigError("worker processes score by habits; this model scores by the paper's network alone")
-        history = judge.history.share(settings["part"], settings["parts"])
-        judge = replace(judge, history=history)
+        judge = cast(AddingJudge, Detector.load(settings["model"], device="cpu").judge)  # `share_live` has looked
+        judge = replace(judge, history=judge.history.share(settings["part"], settings["parts"]))
         self.live = HabitLive(
             judge, settings["since"], settings["p_value"], reasons=settings["reasons"], most=sys.maxsize
         )

@@ -112,8 +112,8 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         row["reason"] = None
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
-            told = ToldEvent.of(comparison, judgement, i)
-            reason = own_model.explain_one(told, visits, kind=word, usual_visits=usual_visits, at=i)
+            told_event = ToldEvent.of(comparison, judgement, i)
+            reason = own_model.explain_one(told_event, visits, kind=word, usual_visits=usual_visits, at=i)
             answers = [OneAnswer(dict.fromkeys(comparison.terms, 0.0)), *event.answers]
             shares = {name: float(values[i]) for name, values in judgement.shares.items()}
             row["reason"] = add_sentences(reason, answers, shares)

@@ -43,7 +43,7 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     features = live.features_in(event.row)
     comparison = compare_alone(
         habits, model.population, model.recurrence, visits, since=event.since, count=event.count,
-        located=(event.place, event.key),
+        place_and_key=(event.place, event.key),
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}
@@ -75,8 +75,8 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     if live.reasons == "all" or (live.reasons == "flagged" and row["alert"]):
         kind = features[0]
         word = event.row[kind.columns[0]] if kind is not None else None
-        told = ToldEvent.by_shares(comparison, 0, judgement.shares, live.about, kind=judgement.kind)
-        reason = event.model.explain_one(told, visits, kind=word, usual_visits=usual_visits)
+        told_event = ToldEvent.by_shares(comparison, 0, judgement.shares, live.about, kind=judgement.kind)
+        reason = event.model.explain_one(told_event, visits, kind=word, usual_visits=usual_visits)
         row["reason"] = add_sentences(reason, answers, judgement.shares)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}

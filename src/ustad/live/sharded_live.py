@@ -97,8 +97,6 @@ class ShardedLive:
         """`judge` is that of the model; `since` as in `HabitLive`, the day after its histories by default."""
         if workers < 1:
             raise ConfigError(f"worker processes: 1 or more, got {workers}")
-        if not isinstance(judge, AddingJudge):
-            raise ConfigError("worker processes score by habits; this model scores by the paper's network alone")
         known_until = judge.history.known_until
         self.schema, self.most = judge.schema, most
         self.since = known_until + 1 if since is None else since
@@ -172,8 +170,8 @@ class ShardedLive:
     def forget(self, entity: Any) -> None:
         """As `HabitLive.forget`."""
         self._forgotten.add(entity)
-        for held in (self._states, self._context):
-            held.pop(entity, None)
+        for records in (self._states, self._context):
+            records.pop(entity, None)
         self._gone.discard(entity)
         self._ask_all({self._part(entity): ({"ask": "forget", "entities": [entity]}, ())})
         del self._parts[entity]
@@ -224,7 +222,7 @@ class ShardedLive:
 
     def _whole(self, event: Mapping[str, Any], row: dict[str, Any], absences: list[Any]) -> dict[str, Any]:
         """The row as `HabitLive` gives it: with the event's own entity, time and id, absences before a change."""
-        names = (self.schema.entity, self.schema.time, self.schema.event_id)
+        names = [name for name in (self.schema.entity, self.schema.time, self.schema.event_id) if name is not None]
         change = row.pop("change", None)
         whole = {**{name: event[name] for name in names if name in event}, **row}
         whole |= {TOLD_APART: from_plain(absences)} if absences else {}
@@ -234,12 +232,12 @@ class ShardedLive:
         """These were seen last; let go of those that were quiet longest."""
         for entity in entities:
             self._states.move_to_end(entity)
-        dropped: dict[int, list[Any]] = {}
+        quiet: dict[int, list[Any]] = {}
         while len(self._states) > self.most:
             entity = self._states.popitem(last=False)[0]
             self._gone.add(entity)
-            dropped.setdefault(self._part(entity), []).append(entity)
-        self._ask_all({part: ({"ask": "drop", "entities": entities}, ()) for part, entities in dropped.items()})
+            quiet.setdefault(self._part(entity), []).append(entity)
+        self._ask_all({part: ({"ask": "drop", "entities": entities}, ()) for part, entities in quiet.items()})
 
     def _undo(self, events: Mapping[int, Sequence[Mapping[str, Any]]]) -> None:
         """What was held of these events' entities before them, put back where it was."""
@@ -259,19 +257,19 @@ class ShardedLive:
 
     def _ask(self, messages: Mapping[int, Message]) -> dict[int, tuple[dict[str, Any], list[bytes]]]:
         """All are told before any is heard: they work at the same time."""
-        ended, answers = [], {}
+        silent, answers = [], {}
         for part, message in messages.items():
             try:
                 self._workers[part].tell(*message)
             except _EndedError:
-                ended.append(part)
+                silent.append(part)
         for part in messages:
             try:
-                if part not in ended:
+                if part not in silent:
                     answers[part] = self._workers[part].hear()
             except _EndedError:
-                ended.append(part)
-        for part in ended:
+                silent.append(part)
+        for part in silent:
             answers[part] = self._ask_again(part, messages[part])
         return answers
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.live.habit_state import HabitState
-from ustad.live.live_judges import Live, make_live
-from ustad.live.sharded_live import ShardedLive
+from ustad.live.live_judges import Live, make_live, share_live
 from ustad.page.queries import CONTEXT_EVENTS
 from ustad.schema import EventSchema
 from ustad.service.pipeline import ScoreBatch
@@ -52,9 +51,8 @@ def make_backend(
     """The scorer of a loaded model; `most` agents are at hand. More `workers` than one are processes that load the
     `model` themselves."""
     if workers > 1 and model is not None:
-        # One more is at hand than asked for, as of one process; the page's slider shows any event's reason.
-        shared = ShardedLive(find_model(model), detector.judge, workers, p_value=p_value, reasons="all", most=most + 1)
-        return StateBackend(shared, detector.schema, shared.strangers)
+        shards = share_live(detector.judge, find_model(model), workers, p_value=p_value, most=most + 1)
+        return StateBackend(shards, detector.schema, shards.strangers)
     live = make_live(detector.judge, device=detector.device, p_value=p_value, most=most + 1)
     return StateBackend(live, detector.schema) if live.since is not None else WindowBackend(live)
 
@@ -62,7 +60,8 @@ def make_backend(
 class WindowBackend:
     """Of a scorer that remembers the last window of each agent and nothing else."""
 
-    context, strangers = CONTEXT_EVENTS, ("",)
+    context = CONTEXT_EVENTS
+    strangers: Sequence[str] = ("",)
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -135,8 +134,7 @@ class StateBackend:
         self._live.forget(agent)
 
     def close(self) -> None:
-        if isinstance(self._live, ShardedLive):
-            self._live.close()
+        getattr(self._live, "close", lambda: None)()
 
     def _columns(self, row: Mapping[str, Any]) -> dict[str, Any]:
         own = {self._schema.entity, self._schema.time, self._schema.event_id}
