@@ -11,7 +11,7 @@ entity and test. `shift` asks whether the mean of an entity's scores rose agains
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,13 +158,13 @@ def strongest(tests: dict[str, np.ndarray]) -> np.ndarray:
     return names[first_highest([values + np.log10(TESTS[name]) for name, values in tests.items()])]
 
 
-def top_mean(score: np.ndarray, entity: np.ndarray, entities: int) -> np.ndarray:
-    """Mean of each entity's highest scores (of all, where it has fewer), weighted by `TOP`: float64 [E]."""
+def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, weights: Sequence[float] = TOP) -> np.ndarray:
+    """Mean of each entity's highest scores (of all, where it has fewer), weighted from the highest on: float64 [E]."""
     order = np.lexsort((-score, entity))
     owner = entity[order]
     rank = np.arange(len(order)) - np.searchsorted(owner, np.arange(entities))[owner]
-    is_top = rank < len(TOP)
-    weight, owner = np.array(TOP)[rank[is_top]], owner[is_top]
+    is_top = rank < len(weights)
+    weight, owner = np.array(weights)[rank[is_top]], owner[is_top]
     total = np.bincount(owner, weight, entities)
     return np.bincount(owner, weight * score[order][is_top], entities) / np.where(total > 0, total, 1.0)
 
