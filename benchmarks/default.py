@@ -211,7 +211,7 @@ class Ours:
 
 
 def _highest(judged: Judgement) -> np.ndarray:
-    return top_mean(judged.score, judged.entity, len(judged.entity_ids), 1)
+    return top_mean(judged.score, judged.entity, len(judged.entity_ids), (1.0,))
 
 
 def _without_test(test: str, judged: Judgement) -> np.ndarray:

@@ -140,7 +140,7 @@ def judged(parts: tuple[pa.Table, pa.Table, pa.Table], extra: Terms | None, kind
     found = model.judge(test, context=pa.concat_tables([train, validation]))
     scores = {"default": found.agent_score, **{f"test {name}": values for name, values in found.agents.items()}}
     for most in (1, 5, 10):
-        scores[f"top {most}"] = top_mean(found.score, found.entity, len(found.entity_ids), most)
+        scores[f"top {most}"] = top_mean(found.score, found.entity, len(found.entity_ids), most * (1.0,))
     return {name: [measured(found.entity_ids, values, kinds)] for name, values in scores.items()}
 
 

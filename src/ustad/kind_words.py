@@ -17,7 +17,7 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
     "predictable/elsewhere": ("missed routine", "At this hour they are usually somewhere else."),
     "novel": ("not seen before", "Nothing like it is in what was learnt from."),
     **dict.fromkeys(
-        [f"novel/{name}" for name in ("recurrence", "distance", *_TIMES, "elsewhere", "memory_place")],
+        [f"novel/{name}" for name in ("recurrence", "distance", "new_kind", *_TIMES, "elsewhere", "memory_place")],
         ("new place", "Not among the places of the days learnt from."),
     ),
     "novel/knn": ("unlike anything known", "Nothing like it was seen in training."),
@@ -27,7 +27,8 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
 }
 #: What each question asks, in words.
 QUESTION_WORDS = {
-    "recurrence": "how often they come here", "distance": "how far from their own places", "start": "when they came",
+    "recurrence": "how often they come here", "distance": "how far from their own places",
+    "new_kind": "a first visit to this kind of place", "start": "when they came",
     "duration": "how long they stayed", "end": "when they left", "leaving": "staying on so long",
     "elsewhere": "expected elsewhere at this hour", "silence": "no data at these hours",
     "memory_place": "this place after the one before", "memory_start": "this time after what came before",

@@ -163,14 +163,15 @@ def test_start_and_duration_terms_are_those_of_a_loop():
     visits = read_visits(between(table, 14, 20), SCHEMA, frame)
     population = Population.fit(visits, len(frame.categories) + 1)
     place, _ = habits.locate(visits)
-    density = population.durations(visits)
+    before = habits.visits_at(place)
+    starts, density = population.starts(visits, before), population.durations(visits, before)
     got = kernels.times_at_place(
-        place, visits.minute, np.log1p(visits.duration), visits.weekday >= 5, population.starts(visits), density,
+        place, visits.minute, np.log1p(visits.duration), visits.weekday >= 5, starts, density,
         habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend,
         habits.visit_start_weight, habits.visit_length_weight,
     )  # fmt: skip
     for i in range(0, len(visits), 5):
-        assert got[i] == pytest.approx(_naive_times(i, habits, visits, population.starts(visits), density, place))
+        assert got[i] == pytest.approx(_naive_times(i, habits, visits, starts, density, place))
 
 
 def test_the_term_of_ends_is_that_of_a_loop():
@@ -206,7 +207,8 @@ def _naive_end(i, habits, visits, population, place):
         gap = min(abs(other - end), 1440 - abs(other - end)) / kernels.START_WIDTH
         total += weight
         mass += weight * math.exp(-0.5 * gap * gap) / kernels.START_WIDTH / math.sqrt(2 * math.pi) if gap <= 6 else 0.0
-    share = population.end[int(weekend), visits.category[i], int(end / 30)]
+    seldom = int(habits.place_count[place[i]] < 4)
+    share = population.end[seldom, int(weekend), visits.category[i], int(end / 30)]
     return -math.log((mass + kernels.POPULATION_VISITS * share) / (total + kernels.POPULATION_VISITS))
 
 
@@ -286,6 +288,77 @@ def test_population_densities_sum_to_one():
     np.testing.assert_allclose(population.start.sum(axis=-1) * 1440 / population.start.shape[-1], 1.0)
     np.testing.assert_allclose(population.end.sum(axis=-1) * 1440 / population.end.shape[-1], 1.0)
     np.testing.assert_allclose(population.duration.sum(axis=-1) * LONGEST / population.duration.shape[-1], 1.0)
+
+
+def test_what_people_do_is_counted_apart_at_places_that_they_seldom_visit():
+    """Starts, lengths and ends by kind, smoothed as the module says; first visits of the later half of the days."""
+    visits = visits_of(with_outings(make_routine(seed=12, agents=6, days=20)))
+    kinds = int(visits.category.max()) + 1
+    population, expected = Population.fit(visits, kinds), _naive_population(visits, kinds)
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(population, name), values, rtol=1e-12, err_msg=name)
+    assert not np.allclose(population.start[0], population.start[1])
+    for before, seldom in ((0, 1), (3, 1), (4, 0), (40, 0)):
+        asked = np.full(len(visits), before)
+        for i in range(0, len(visits), 7):
+            weekend, kind, minute = int(visits.weekday[i] >= 5), visits.category[i], int(visits.minute[i] / 30)
+            assert population.starts(visits, asked)[i] == expected["start"][seldom, weekend, kind, minute]
+
+
+def with_outings(table):
+    """The same, with visits to other places that somebody goes to once or twice."""
+    names, more = table.column_names, []
+    for row in range(0, table.num_rows, 5):
+        visit = table.slice(row, 1).to_pylist()[0]
+        more.append({**visit, "poi_id": 9_000 + row // 10, "lat": visit["lat"] + 0.05})
+    return pa.concat_tables([table, pa.Table.from_pylist(more, table.schema)]).select(names)
+
+
+def _naive_population(visits, kinds):
+    count = Counter((int(e), int(k)) for e, k in zip(visits.entity, visits.key, strict=True))
+    middle = visits.day.min() + (visits.day.max() - visits.day.min()) // 2
+    start, end, length = np.zeros((2, 2, kinds, 48)), np.zeros((2, 2, kinds, 48)), np.zeros((2, kinds, 8, 44))
+    first, whole, known = np.zeros(kinds), np.zeros(kinds), set()
+    for i in range(len(visits)):
+        place, kind, minute = (int(visits.entity[i]), int(visits.key[i])), visits.category[i], visits.minute[i]
+        seldom, last = int(count[place] <= 4), minute + visits.duration[i]
+        start[seldom, int(visits.weekday[i] >= 5), kind, int(minute / 30)] += 1
+        if round(last * 60) % 86_400:
+            end[seldom, int((visits.weekday[i] + last // 1440) % 7 >= 5), kind, int(last % 1440 / 30)] += 1
+        length[seldom, kind, int(minute / 180), min(int(math.log1p(visits.duration[i]) / LONGEST * 44), 43)] += 1
+        whole[kind] += 1
+        first[kind] += place not in known and visits.day[i] > middle
+        known.add(place)
+
+    def smooth(counts, towards):
+        return (counts + 30 * towards / towards.sum(-1, keepdims=True)) / (counts.sum(-1, keepdims=True) + 30)
+
+    by_kind = smooth(length.sum(axis=2), smooth(length.sum(axis=(0, 1, 2)), np.ones(44)))
+    share = (whole + 1) / (whole.sum() + kinds)
+    return {
+        "start": smooth(start, smooth(start.sum(axis=(0, 1, 2)), np.ones(48))) * 48 / 1440,
+        "end": smooth(end, smooth(end.sum(axis=(0, 1, 2)), np.ones(48))) * 48 / 1440,
+        "duration": smooth(length, by_kind[:, :, None]) * 44 / LONGEST,
+        "new_kind": (first + 5 * share) / (first.sum() + 5),
+    }
+
+
+def test_the_kind_of_a_place_is_asked_where_the_place_is_new():
+    table = make_routine(seed=10, agents=3, days=20)
+    frame = Frame.fit(table, SCHEMA)
+    habits = Habits.fit(read_visits(between(table, 0, 14), SCHEMA, frame))
+    visits = read_visits(between(with_outings(table), 14, 20), SCHEMA, frame)
+    visits.category[1::12] = 0
+    population = Population.fit(visits, len(frame.categories) + 1)
+    found = compare(habits, population, Recurrence(), visits, period=(0, 0))
+    is_asked = (found.place < 0) & (visits.category > 0)
+    assert 0 < is_asked.sum() < (found.place < 0).sum() < len(visits)
+    for i in range(len(visits)):
+        expected = -math.log(population.new_kind[visits.category[i]]) if is_asked[i] else math.nan
+        assert found.terms["new_kind"][i] == pytest.approx(expected, nan_ok=True)
+    strangers = replace(visits, entity_key=visits.entity_key + np.uint64(1))
+    nobody = compare(habits, population, Recurrence(), strangers, period=(0, 0))
+    assert np.isnan(nobody.terms["new_kind"]).all(), "nothing is new to whom nothing is known of"
 
 
 def test_places_hold_what_a_loop_over_their_visits_finds():

@@ -263,11 +263,15 @@ def test_recurrence_recovers_how_spread_the_counts_are():
 
 
 # ---------------------------------------------------------------------------------------------- agents
-def test_the_mean_of_the_top_three_is_that_of_a_sort():
+def test_the_mean_of_the_top_three_is_that_of_a_sort_each_counting_half_as_much_as_the_one_above():
     rng = np.random.default_rng(4)
     score, entity = rng.normal(size=200), np.sort(rng.integers(0, 9, 200))
-    expected = [np.sort(score[entity == e])[-3:].mean() for e in range(9)]
-    np.testing.assert_allclose(top_mean(score, entity, 9), expected)
+    entity[-3:] = 9, 9, 10  # with two events, and with one; 11 has none
+    expected = []
+    for e in range(11):
+        highest = np.sort(score[entity == e])[::-1][:3]
+        expected.append(np.average(highest, weights=[4, 2, 1][: len(highest)]))
+    np.testing.assert_allclose(top_mean(score, entity, 12), [*expected, 0.0])
 
 
 def test_a_diffuse_change_shows_in_the_shift_and_not_in_the_top(life, model):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
+from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_of, learn, learn_town, lives, read
 from whole_scores import facts_of
 
 from ustad.habits import habit_words
@@ -89,3 +89,18 @@ def test_one_visit_does_not_say_what_is_usual(visits: int, words: str) -> None:
     (reason,) = sentences(model.history, *facts_of(model.judge(events)), events, rows=np.array([2]))
     assert words in reason
     assert ("Usually here" in reason or "They come here" in reason) == (visits > 1)
+
+
+def test_a_first_visit_to_a_kind_that_people_seldom_begin_with_is_said_in_bulk_and_live(
+    model: AddingJudge, monkeypatch
+) -> None:
+    """An office that nobody goes to for the first time; at their own office nothing is said of it."""
+    first = {**at_home(HISTORY, 18, 20), **OFFICE, "lat": 51.45, "poi_id": 991}
+    events = as_events([*day_of(0, HISTORY, HOME)[:2], first])
+    judged = model.judge(events)
+    assert np.flatnonzero(judged.surprise["new_kind"] > 0).tolist() == [2]
+    monkeypatch.setattr(habit_words, "find_leaders", lambda *_: ["distance", "new_kind"])
+    reasons = sentences(model.history, *facts_of(judged), events, rows=np.arange(3))
+    assert ["People seldom go to an office for the first time." in text for text in reasons] == [False, False, True]
+    live = HabitLive(model, MONDAY + HISTORY, reasons="all")
+    assert [live.update(row)["reason"] for row in events.to_pylist()] == reasons

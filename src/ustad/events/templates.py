@@ -118,6 +118,9 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         "new_kind": Template(
             "A new kind of place for {whom}: {kind}.", "its kind is new too", {"whom": "them", "kind": "bar"}
         ),
+        "rare_kind": Template(
+            "People seldom go to {place} for the first time.", "that makes much of the score", {"place": "an office"}
+        ),
         "elsewhere_hours": Template(
             "Here at hours usually spent elsewhere.", "that makes much of the score, and no one place is usual", {}
         ),

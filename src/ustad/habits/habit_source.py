@@ -192,6 +192,11 @@ class HabitSource(HabitModel, HistorySource):
 
 
 def _read_population(tensors: Mapping[str, np.ndarray]) -> Population:
-    """Models of before ask nothing about ends: any is as usual as another there."""
+    """Models of before do not tell seldom visited places from others, and know no first visits. Some ask nothing about
+    ends: any is as usual as another there."""
     start, duration = tensors["population.start"], tensors["population.duration"]
-    return Population(start, duration, tensors.get("population.end", np.full_like(start, 1 / 1440.0)))
+    end = tensors.get("population.end", np.full_like(start, 1 / 1440.0))
+    if "population.new_kind" in tensors:
+        return Population(start, duration, end, tensors["population.new_kind"])
+    start, duration, end = (np.stack([one, one]) for one in (start, duration, end))
+    return Population(start, duration, end, np.ones(duration.shape[1]))

@@ -299,6 +299,8 @@ def _how_often(
         far = f", {distance_words(event.distance)} from anywhere usual" if math.isfinite(event.distance) else ""
         name = "again" if count > 1 else "first"
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
+        if "new_kind" in leaders and kind is not None:
+            parts.append(say("rare_kind", place=place_words(kind)))
     if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):
         whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
         parts.append(say("new_kind", whom=whom, kind=kind))

@@ -29,6 +29,7 @@ Counting = Literal["past", "whole"]
 TERMS = {
     "recurrence": "how often this place is visited now, against its history",
     "distance": "how far it is to the nearest own place",
+    "new_kind": "the kind of place, where the place is new",
     "start": "the start, given the place",
     "duration": "the duration, given place and start",
     "end": "the end, given the place",
@@ -37,7 +38,7 @@ TERMS = {
 }
 #: Terms that are added up, by look; an event is as unusual as its most unusual look.
 LOOKS = {
-    "visit": ("recurrence", "distance", "start", "duration", "elsewhere"),
+    "visit": ("recurrence", "distance", "new_kind", "start", "duration", "elsewhere"),
     "stay": ("duration",),
     "start": ("start",),
     "end": ("end",),
@@ -114,6 +115,7 @@ def compare(
     terms = {
         "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
         "distance": np.log1p(distance / NEAR_KM),
+        "new_kind": _new_kind(population, visits, (place < 0) & (owner >= 0)),
         **_times(habits, population, visits, place, hidden=hidden),
     }
     terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden=hidden)
@@ -127,6 +129,12 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
         return count_so_far(visits.entity, key)
     _, place, number = np.unique(key, return_inverse=True, return_counts=True)
     return number[place]
+
+
+def _new_kind(population: Population, visits: Visits, is_new: np.ndarray) -> np.ndarray:
+    """-log of the share of each visit's kind in first visits: float64 [N], NaN where no kind is known."""
+    share = population.new_kind[visits.category]
+    return np.where(is_new & (visits.category > 0), -np.log(share), np.nan)
 
 
 def _elsewhere(
@@ -175,7 +183,8 @@ def _times(
 
 def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
     """-log of start density and of duration density: float64 [N, 2]."""
-    starts, density = population.starts(visits), population.durations(visits)
+    before = habits.visits_at(place)
+    starts, density = population.starts(visits, before), population.durations(visits, before)
     length = np.log1p(np.maximum(visits.duration, 0.0))
     weekend = day_kinds(visits.day, visits.days_off) >= 5
     history = (
@@ -196,7 +205,8 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
 
 def _ends_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
     """-log of the density of the end: float64 [N]."""
-    density, history = population.ends(visits), (habits.visit_offsets, *visit_ends(habits), habits.visit_length_weight)
+    density = population.ends(visits, habits.visits_at(place))
+    history = (habits.visit_offsets, *visit_ends(habits), habits.visit_length_weight)
     end, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
 
     def ends(rows: slice) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Entities from their events: the mean of the most unusual three, and tests for change without a peak.
+"""Entities from their events: a mean of the most unusual three, and tests for change without a peak.
 
 In go calibrated event scores of one period, by entity, and what sources say of entities; out comes one p-value per
 entity and test. `shift` asks whether the mean of an entity's scores rose against its own reference week; `profile` and
@@ -11,7 +11,7 @@ entity and test. `shift` asks whether the mean of an entity's scores rose agains
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from ustad.distribution import Distribution
 from ustad.tables import identity_hash
 from ustad.ties import first_highest
 
-TOP = 3
+#: How much the most unusual event of an entity counts, the second and the third: less and less, so that one clear
+#: event is not lost beside two usual ones.
+TOP = (1.0, 0.5, 0.25)
 #: The tests, and the share of false alarms that each may make: most for peaks, the rest for change without one.
 #: `lasting` needs no reference.
 TESTS = {"top": 0.7, "shift": 0.1, "profile": 0.1, "lasting": 0.1}
@@ -156,14 +158,15 @@ def strongest(tests: dict[str, np.ndarray]) -> np.ndarray:
     return names[first_highest([values + np.log10(TESTS[name]) for name, values in tests.items()])]
 
 
-def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, most: int = TOP) -> np.ndarray:
-    """Mean of each entity's highest scores (of all, where it has fewer): float64 [E]."""
+def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, weights: Sequence[float] = TOP) -> np.ndarray:
+    """Mean of each entity's highest scores (of all, where it has fewer), weighted from the highest on: float64 [E]."""
     order = np.lexsort((-score, entity))
     owner = entity[order]
     rank = np.arange(len(order)) - np.searchsorted(owner, np.arange(entities))[owner]
-    is_top = rank < most
-    number = np.bincount(owner[is_top], minlength=entities)
-    return np.bincount(owner[is_top], score[order][is_top], entities) / np.maximum(number, 1)
+    is_top = rank < len(weights)
+    weight, owner = np.array(weights)[rank[is_top]], owner[is_top]
+    total = np.bincount(owner, weight, entities)
+    return np.bincount(owner, weight * score[order][is_top], entities) / np.where(total > 0, total, 1.0)
 
 
 def _means(values: np.ndarray, entity: np.ndarray, entities: int) -> Means:

@@ -15,6 +15,7 @@ export const KINDS = {
   "novel": ["not seen before", "Nothing like it is in what was learnt from."],
   "novel/recurrence": ["new place", "Not among the places of the days learnt from."],
   "novel/distance": ["new place", "Not among the places of the days learnt from."],
+  "novel/new_kind": ["new place", "Not among the places of the days learnt from."],
   "novel/start": ["new place", "Not among the places of the days learnt from."],
   "novel/duration": ["new place", "Not among the places of the days learnt from."],
   "novel/end": ["new place", "Not among the places of the days learnt from."],
