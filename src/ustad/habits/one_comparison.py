@@ -17,7 +17,7 @@ from ustad.events.visits import LONGEST, Frame, Visits
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import ends_at_place, nearest_place, times_at_place
-from ustad.habits.population import DURATION_BINS, PART_BINS, START_BINS, Population
+from ustad.habits.population import DURATION_BINS, PART_BINS, SELDOM, START_BINS, Population
 from ustad.habits.questions import NEAR_KM, TERMS, Comparison, compare, visit_ends
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.usual import Usual, remembered_days, usual
@@ -61,7 +61,8 @@ def compare_alone(
     terms = {
         "recurrence": recurrence.surprise_of(before, count, days, exposure) if is_own else math.nan,
         "distance": math.log1p(distance / NEAR_KM),
-        **_times(habits, population, visits, places),
+        "new_kind": _new_kind(population, int(visits.category[0])) if is_own and place < 0 else math.nan,
+        **_times(habits, population, visits, places, seldom=int(before < SELDOM)),
         "elsewhere": _elsewhere(habits, visits, owner, places),
         "silence": 0.0 if is_own else math.nan,
     }
@@ -75,31 +76,37 @@ def compare_alone(
     )
 
 
-def _times(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> dict[str, float]:
-    """Start, duration and end."""
+def _new_kind(population: Population, category: int) -> float:
+    return -float(np.log(population.new_kind[category])) if category > 0 else math.nan
+
+
+def _times(
+    habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, seldom: int
+) -> dict[str, float]:
+    """Start, duration and end; `seldom` is 1 where the place is seldom visited."""
     day, minute, duration = int(visits.day[0]), float(visits.minute[0]), float(visits.duration[0])
     category, weekend = int(visits.category[0]), is_weekend(day, visits.days_off)
     has_length = duration == duration
     length = math.log1p(max(duration, 0.0)) if has_length else math.nan
-    start_density = population.start[int(weekend), category, _bin(minute, DAY_MINUTES, START_BINS)]
+    start_density = population.start[seldom, int(weekend), category, _bin(minute, DAY_MINUTES, START_BINS)]
     part, length_bin = _bin(minute, DAY_MINUTES, PART_BINS), _bin(length if has_length else 0.0, LONGEST, DURATION_BINS)
-    duration_density = population.duration[category, part, length_bin]
+    duration_density = population.duration[seldom, category, part, length_bin]
     times = times_at_place(
         place, visits.minute, np.array([length]), np.array([weekend]), np.array([start_density]),
         np.array([duration_density]), habits.visit_offsets, habits.visit_minute, habits.visit_log_duration,
         habits.visit_weekend, habits.visit_start_weight, habits.visit_length_weight,
     )  # fmt: skip
-    end = _end(habits, population, visits, place) if has_length and place[0] >= 0 else math.nan
+    end = _end(habits, population, visits, place, seldom=seldom) if has_length and place[0] >= 0 else math.nan
     return {"start": float(times[0, 0]), "duration": float(times[0, 1]) if has_length else math.nan, "end": end}
 
 
-def _end(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> float:
+def _end(habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, seldom: int) -> float:
     end = float(visits.minute[0]) + float(visits.duration[0])
     days = math.floor(end / DAY_MINUTES)
     if round(end * 60.0) % (60 * DAY_MINUTES) == 0:  # there a table is cut, and nobody leaves
         return math.nan
     minute, weekend = end - days * DAY_MINUTES, is_weekend(int(visits.day[0]) + days, visits.days_off)
-    density = population.end[int(weekend), int(visits.category[0]), _bin(minute, DAY_MINUTES, START_BINS)]
+    density = population.end[seldom, int(weekend), int(visits.category[0]), _bin(minute, DAY_MINUTES, START_BINS)]
     surprise = ends_at_place(
         place, np.array([minute]), np.array([weekend]), np.array([density]), habits.visit_offsets, *visit_ends(habits),
         habits.visit_length_weight,
