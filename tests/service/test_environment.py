@@ -24,7 +24,7 @@ GIVEN = {
     "store": "sqlite://", "host": "127.0.0.2", "port": "9000", "keep": "90d", "alerts-per-day": "5", "tiles": "http://t",
     "pois": "pois.parquet", "timezone": "Europe/Helsinki", "lateness": "60", "ahead": "12h", "rate-limit": "50",
     "proxy-headers": "127.0.0.1", "notify": "notify.yaml", "weights": "weights.json", "audit": "reads.jsonl",
-    "device": "cpu",
+    "device": "cpu", "workers": "3",
 }  # fmt: skip
 
 
