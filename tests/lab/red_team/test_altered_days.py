@@ -1,5 +1,6 @@
 """Altered days remain possible days, and what is marked as changed is what differs."""
 
+import json
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "events"))
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from routine_stays import make_routine
 
+from altered import PAGE, RESULTS, write_page
 from altered_days import ALTERATIONS, alter
 
 COLUMNS = ("agent_id", "started_at", "finished_at", "lat", "lon")
@@ -60,3 +62,14 @@ def test_the_same_seed_alters_alike(week):
     tables = [alter(week, tuple(ALTERATIONS), seed=seed)[0] for seed in (1, 1, 2)]
     assert tables[0].equals(tables[1])
     assert not tables[0].equals(tables[2])
+
+
+def test_the_page_is_written_from_the_result_file_and_its_verdict_from_the_figures():
+    results = json.loads(RESULTS.read_text())
+    assert PAGE.read_text() == write_page(results), "write it anew: python benchmarks/altered.py --page"
+    for line in results["lines"]:
+        line["figures"]["before: with the rule"]["events"][1] += 0.5
+    assert "not built in" in write_page(results)  # people gain nothing
+    for line in results["lines"]:
+        line["figures"]["before: with the rule"]["agents"][1] += 0.5
+    assert "not built in" not in write_page(results)
