@@ -29,7 +29,7 @@ from ustad.cli.shared import (
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
 
 #: Tables about several people, and what their rows are called.
-_SEVERAL = {"meetings": "meetings", "groups": "groups", "company": "facts about company"}
+_SEVERAL = {"groups": "groups", "company": "facts about company"}
 
 
 def score(
@@ -156,7 +156,7 @@ def score(
             reasons=extras.reasons, details=extras.details,  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
         words = EventSchema.from_dict(summary.run["schema"])
-        run = after.apply(summary.run, out_, words)
+        run = after.apply(summary.run, out_, words, model=model)
         _show({"events": summary.events, "agents": summary.agents, **run}, out_, words, json, explain=explain)
         return
     reading = {"schema": event_schema, "timezone": timezone, "on_error": on_error}
@@ -168,13 +168,13 @@ def score(
     dataset, detector = _open_both(data, reading, model, device=device, test_from=test_from)
     if extras.reject is None and not extras.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
-        across = after.gather(dataset.schema, out_)
+        across = after.gather(dataset.schema, out_, model)
         run = write_in_parts(
             detector, dataset, out_, names, across=across,
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=extras.details,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = after.apply(run, out_, dataset.schema, across=across, data=dataset)
+        run = after.apply(run, out_, dataset.schema, model=model, across=across, data=dataset)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     scores = _detector_scores(detector, dataset, rule, everything, place=out_, extras=extras)
@@ -193,7 +193,8 @@ def _finish(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = after.apply(scores.run, out_, dataset.schema, days=not is_baseline(model), data=dataset)
+    days = not is_baseline(model)
+    run = after.apply(scores.run, out_, dataset.schema, days, model=model, data=dataset)
     _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
@@ -265,18 +266,19 @@ class _After:
                 param_hint="--out",
             )
 
-    def gather(self, schema: Any, out_: Path) -> Any:
+    def gather(self, schema: Any, out_: Path, model: Path) -> Any:
         """What sees the parts while they are scored; None where alerts change afterwards or days are not grouped."""
         from ustad.cli.across_agents import AcrossAgents
         from ustad.engine.folder import is_uri
 
-        return AcrossAgents(schema) if self.days.group and not self.weights and not is_uri(out_) else None
+        return AcrossAgents(schema, model) if self.days.group and not self.weights and not is_uri(out_) else None
 
     def apply(
-        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None, data: Any = None
-    ) -> dict[str, Any]:
+        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, model: Path, across: Any = None,
+        data: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """What the run says from then on; `data` has all days, where they are in memory."""
-        from ustad.cli.group_people import delete_earlier, note_company, note_meetings
+        from ustad.cli.group_people import delete_earlier, note_company, note_groups
         from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.engine.folder import is_uri
@@ -290,11 +292,10 @@ class _After:
         run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
         run = self.days.note(run, out_, schema, across) if days else run
         run = hide_explained(out_, self.rules, schema) if self.rules else run
-        finder = across.meetings if across is not None else None
         if not days or not self.days.group:
             return run
         company = note_company(out_, data) if data is not None else {}
-        return {**run, "meetings": note_meetings(out_, schema, finder), **company}
+        return {**run, **note_groups(out_, schema, model, across.groups if across is not None else None), **company}
 
 
 def _schema(model: Path, file: Path | None) -> Any:
