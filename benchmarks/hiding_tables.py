@@ -3,7 +3,8 @@
 python benchmarks/hiding_tables.py            writes them into the page, between their marks
 
 `questions.json` is of benchmarks/questions.py, `cost_to_hide.json` of benchmarks/cost_to_hide.py, `lasting.json` of
-benchmarks/lasting.py, `company.json` of benchmarks/company.py.
+benchmarks/lasting.py, `company.json` of benchmarks/company.py, `ways.json`
+of benchmarks/ways.py.
 """
 
 from __future__ import annotations
@@ -149,7 +150,46 @@ def company() -> str:
     return f"{said}\n\n{table(head, rows)}\n\n{rates}"
 
 
-BLOCKS = {"kinds": kinds, "cost to hide": cost, "lasting changes": lasting, "company": company}
+def ways() -> str:
+    """Routes never taken, by the rule and with a look more, and what that costs the towns' own red team."""
+    content = read("ways")
+    lines, names = content["lines"], ("rule", "way", "longer", "way + longer")
+
+    def mean(name: str, what: str, level: str) -> np.ndarray:
+        return np.array(np.mean([line[name][what][level] for line in lines], axis=0))
+
+    rows = [
+        (
+            name if name == "rule" else f"rule, {name}",
+            *("{:.3f} / {:.3f}".format(*mean(name, "bent", level)) for level in ("events", "agents")),
+            *("{:.3f} / {:.3f}".format(*mean(name, "own", level)) for level in ("events", "agents")),
+            f"{mean(name, 'own', 'precision'):.3f}",
+        )
+        for name in names
+    ]
+    alone = {name: np.mean([line[f"{name} alone"] for line in lines], axis=0) for name in ("way", "longer")}
+    head = ("judged by", "bent: events", "bent: people", "red team: events", "red team: people", "precision")
+    gain = mean("way", "bent", "events")[1] - mean("rule", "bent", "events")[1]
+    cost = {level: mean("way", "own", level)[1] - mean("rule", "own", level)[1] for level in ("events", "agents")}
+    earns = gain >= content["gain"] and min(cost.values()) >= -content["loss"]
+    said = (
+        f"{len(lines)} towns from GPS (`benchmarks/ways.py`, {', '.join(line['set'] for line in lines)}); AUROC / AP. "
+        "*Bent*: a tenth of the normal people take two usual trips by a way 1 km to the side, at the same times. By "
+        "itself, the share of the path that is new to the person finds the stays after them with "
+        f"{alone['way'][0]:.3f} / {alone['way'][1]:.3f}, the length of the trip with {alone['longer'][0]:.3f} / "
+        f"{alone['longer'][1]:.3f}."
+    )
+    verdict = (
+        f"To be built in, `way` must raise the AP of stays after bent trips by {content['gain']} (it does by "
+        f"{gain:.3f}) and cost the red team at most {content['loss']} of AP (events {cost['events']:+.3f}, people "
+        f"{cost['agents']:+.3f}): " + ("it earns its place." if earns else "**not built in**.")
+    )
+    return f"{said}\n\n{table(head, rows)}\n\n{verdict}"
+
+
+BLOCKS = {
+    "kinds": kinds, "cost to hide": cost, "lasting changes": lasting, "company": company, "ways": ways,
+}  # fmt: skip
 
 if __name__ == "__main__":
     write(PAGE, BLOCKS)
