@@ -4,7 +4,7 @@ python benchmarks/hiding_tables.py            writes them into the page, between
 
 `questions.json` is of benchmarks/questions.py, `cost_to_hide.json` of benchmarks/cost_to_hide.py, `lasting.json` of
 benchmarks/lasting.py, `company.json` of benchmarks/company.py, `ways.json`
-of benchmarks/ways.py.
+of benchmarks/ways.py, `household.json` of benchmarks/household.py.
 """
 
 from __future__ import annotations
@@ -187,8 +187,45 @@ def ways() -> str:
     return f"{said}\n\n{table(head, rows)}\n\n{verdict}"
 
 
+def household() -> str:
+    """Where the others of one's home are, as a question and as an explanation."""
+    content = read("household")
+    lines = content["lines"]
+    rows = [
+        (
+            line["set"],
+            *(
+                " → ".join(f"{line[name][level][1]:.3f}" for name in ("rule", "apart"))
+                for level in ("events", "agents")
+            ),
+            *("{} of {}".format(*line["explained"][which]) for which in ("with", "without", "alone")),
+        )
+        for line in lines
+    ]
+    gains = {
+        level: float(np.mean([line["apart"][level][1] - line["rule"][level][1] for line in lines]))
+        for level in ("events", "agents")
+    }
+    total = {which: np.sum([line["explained"][which] for line in lines], axis=0) for which in ("with", "without")}
+    earns = max(gains.values()) >= content["gain"] and min(gains.values()) >= -content["loss"]
+    share = {which: true / number for which, (true, number) in total.items()}
+    explains = share["with"] <= content["half"] * share["without"]
+    head = ("set", "AP of events", "AP of people", "true with the household", "without it", "living alone")
+    said = (
+        f"`apart` as a look more changes the AP of events by {gains['events']:+.3f} and of people by "
+        f"{gains['agents']:+.3f}; {content['gain']} was asked: " + ("it earns its place. " if earns else "**gone**. ")
+    )
+    said += (
+        "The first five incidents a day per 1,000 people are true in "
+        f"{share['with']:.0%} where somebody of the household was there too, and in {share['without']:.0%} where "
+        "nobody was: company of the household " + ("explains them." if explains else "explains nothing, and is not told.")
+    )
+    return f"{table(head, rows)}\n\n{said}"
+
+
 BLOCKS = {
     "kinds": kinds, "cost to hide": cost, "lasting changes": lasting, "company": company, "ways": ways,
+    "household": household,
 }  # fmt: skip
 
 if __name__ == "__main__":
