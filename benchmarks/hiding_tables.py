@@ -218,7 +218,8 @@ def household() -> str:
     said += (
         "The first five incidents a day per 1,000 people are true in "
         f"{share['with']:.0%} where somebody of the household was there too, and in {share['without']:.0%} where "
-        "nobody was: company of the household " + ("explains them." if explains else "explains nothing, and is not told.")
+        "nobody was: company of the household "
+        + ("explains them." if explains else "explains nothing, and is not told.")
     )
     return f"{table(head, rows)}\n\n{said}"
 
