@@ -3,7 +3,8 @@
 python benchmarks/hiding_tables.py            writes them into the page, between their marks
 
 `questions.json` is of benchmarks/questions.py, `cost_to_hide.json` of benchmarks/cost_to_hide.py, `lasting.json` of
-benchmarks/lasting.py.
+benchmarks/lasting.py, `company.json` of benchmarks/company.py, `ways.json`
+of benchmarks/ways.py, `household.json` of benchmarks/household.py.
 """
 
 from __future__ import annotations
@@ -95,7 +96,138 @@ def lasting() -> str:
     return f"{table(('change', 'people', 'found within 14 days', 'days until told', 'days off'), rows)}\n\n{said}"
 
 
-BLOCKS = {"kinds": kinds, "cost to hide": cost, "lasting changes": lasting}
+def company() -> str:
+    """Groups of people: true ones, p-values, and what each question is worth."""
+    lines = read("company")["lines"]
+    met = [line for line in lines if line["team"] == "meetings"]
+    rows = [
+        (
+            line["city"],
+            f"{line['true_groups']} of {line['groups']}",
+            f"{line['people_named']} of {line['people']}",
+            f"{line['precision']:.2f}",
+            *(f"{line['ap'][name]:.3f}" for name in ("none", "new", "people", "summed")),
+            f"{line['before']['true']} of {line['before']['pairs']}",
+        )
+        for line in met
+    ]
+    total = {n: sum(line[n] for line in met) for n in ("true_groups", "groups", "people_named", "people")}
+    ap = [f"{np.mean([line['ap'][name] for line in met]):.3f}" for name in ("none", "new", "people", "summed")]
+    old = {name: sum(line["before"][name] for line in met) for name in ("true", "pairs")}
+    rows.append(
+        (
+            "all", f"{total['true_groups']} of {total['groups']}", f"{total['people_named']} of {total['people']}",
+            f"{np.mean([line['precision'] for line in met]):.2f}", *ap, f"{old['true']} of {old['pairs']}",
+        )
+    )  # fmt: skip
+    head = (
+        "city",
+        "true groups",
+        "people named",
+        "precision",
+        "AP",
+        "without new",
+        "without people",
+        "summed",
+        "before",
+    )
+    small = np.mean([line["small_p"] for line in lines], axis=0)
+    by_team = {
+        team: np.mean([line["groups_a_day"] for line in lines if line["team"] == team])
+        for team in ("nobody", "first red team")
+    }
+    said = (
+        "Cities of 500 people, 24 of whom meet (`benchmarks/company.py`; `quick`). Precision is of the first group a "
+        "day per 1,000 people, AP of pairs. Without a question: to how many the place is new, how many people go "
+        "there. *Summed* adds how unusual the less unusual event is; it costs AP and only orders equally rare groups. "
+        "*Before* is the rule that this one replaced."
+    )
+    rates = (
+        f"Pairs of others have p ≤ 0.05, 0.01 and 0.001 {small[0]:.2f}, {small[1]:.2f} and {small[2]:.2f} times as "
+        f"often as that says. {by_team['nobody']:.1f} groups a day per 1,000 people are told where nobody misbehaves, "
+        f"and {by_team['first red team']:.1f} with the first red team."
+    )
+    return f"{said}\n\n{table(head, rows)}\n\n{rates}"
+
+
+def ways() -> str:
+    """Routes never taken, by the rule and with a look more, and what that costs the towns' own red team."""
+    content = read("ways")
+    lines, names = content["lines"], ("rule", "way", "longer", "way + longer")
+
+    def mean(name: str, what: str, level: str) -> np.ndarray:
+        return np.array(np.mean([line[name][what][level] for line in lines], axis=0))
+
+    rows = [
+        (
+            name if name == "rule" else f"rule, {name}",
+            *("{:.3f} / {:.3f}".format(*mean(name, "bent", level)) for level in ("events", "agents")),
+            *("{:.3f} / {:.3f}".format(*mean(name, "own", level)) for level in ("events", "agents")),
+            f"{mean(name, 'own', 'precision'):.3f}",
+        )
+        for name in names
+    ]
+    alone = {name: np.mean([line[f"{name} alone"] for line in lines], axis=0) for name in ("way", "longer")}
+    head = ("judged by", "bent: events", "bent: people", "red team: events", "red team: people", "precision")
+    gain = mean("way", "bent", "events")[1] - mean("rule", "bent", "events")[1]
+    cost = {level: mean("way", "own", level)[1] - mean("rule", "own", level)[1] for level in ("events", "agents")}
+    earns = gain >= content["gain"] and min(cost.values()) >= -content["loss"]
+    said = (
+        f"{len(lines)} towns from GPS (`benchmarks/ways.py`, {', '.join(line['set'] for line in lines)}); AUROC / AP. "
+        "*Bent*: a tenth of the normal people take two usual trips by a way 1 km to the side, at the same times. By "
+        "itself, the share of the path that is new to the person finds the stays after them with "
+        f"{alone['way'][0]:.3f} / {alone['way'][1]:.3f}, the length of the trip with {alone['longer'][0]:.3f} / "
+        f"{alone['longer'][1]:.3f}."
+    )
+    verdict = (
+        f"To be built in, `way` must raise the AP of stays after bent trips by {content['gain']} (it does by "
+        f"{gain:.3f}) and cost the red team at most {content['loss']} of AP (events {cost['events']:+.3f}, people "
+        f"{cost['agents']:+.3f}): " + ("it earns its place." if earns else "**not built in**.")
+    )
+    return f"{said}\n\n{table(head, rows)}\n\n{verdict}"
+
+
+def household() -> str:
+    """Where the others of one's home are, as a question and as an explanation."""
+    content = read("household")
+    lines = content["lines"]
+    rows = [
+        (
+            line["set"],
+            *(
+                " → ".join(f"{line[name][level][1]:.3f}" for name in ("rule", "apart"))
+                for level in ("events", "agents")
+            ),
+            *("{} of {}".format(*line["explained"][which]) for which in ("with", "without", "alone")),
+        )
+        for line in lines
+    ]
+    gains = {
+        level: float(np.mean([line["apart"][level][1] - line["rule"][level][1] for line in lines]))
+        for level in ("events", "agents")
+    }
+    total = {which: np.sum([line["explained"][which] for line in lines], axis=0) for which in ("with", "without")}
+    earns = max(gains.values()) >= content["gain"] and min(gains.values()) >= -content["loss"]
+    share = {which: true / number for which, (true, number) in total.items()}
+    explains = share["with"] <= content["half"] * share["without"]
+    head = ("set", "AP of events", "AP of people", "true with the household", "without it", "living alone")
+    said = (
+        f"`apart` as a look more changes the AP of events by {gains['events']:+.3f} and of people by "
+        f"{gains['agents']:+.3f}; {content['gain']} was asked: " + ("it earns its place. " if earns else "**gone**. ")
+    )
+    said += (
+        "The first five incidents a day per 1,000 people are true in "
+        f"{share['with']:.0%} where somebody of the household was there too, and in {share['without']:.0%} where "
+        "nobody was: company of the household "
+        + ("explains them." if explains else "explains nothing, and is not told.")
+    )
+    return f"{table(head, rows)}\n\n{said}"
+
+
+BLOCKS = {
+    "kinds": kinds, "cost to hide": cost, "lasting changes": lasting, "company": company, "ways": ways,
+    "household": household,
+}  # fmt: skip
 
 if __name__ == "__main__":
     write(PAGE, BLOCKS)

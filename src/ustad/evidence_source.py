@@ -155,6 +155,11 @@ class HistorySource(Source):
         tested."""
         raise NotImplementedError
 
+    def find_new(self, answers: Answers) -> np.ndarray | None:
+        """Which events are at a place that the history of their entity does not hold: bool [N]. None where it cannot
+        tell."""
+        return None
+
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         """The kind of each entity's nearest own place within the radius, None where none is known."""
         raise NotImplementedError

@@ -293,6 +293,26 @@ def test_the_run_shows_figures_quality_and_the_card(open_page, tmp_path, plain_r
     assert "must not decide" in page.inner_text("footer")
 
 
+def test_the_run_shows_people_together_and_opens_those_who_are_in_the_file(open_page, tmp_path, plain_run):
+    events, agents, data, facts = plain_run
+    first = str(agents["agent_id"][0])
+    groups = pa.table(
+        {
+            "agent_ids": [[first, "somebody else"]], "p_value": [0.0004], "reason": ["At the same place: <b>two</b>."],
+            "finished_at": pa.array([0], TIMESTAMP),
+        }
+    )  # fmt: skip
+    tables = replace(tables_of(events, agents, facts, data), groups=groups)
+    page = open_page("#/run", path=write_report(tables, tmp_path / "groups.html", cases=24))
+    text = page.inner_text("#together")
+    assert "At the same place: <b>two</b>." in text
+    assert "about 1 in 2,500" in text
+    assert page.locator("#together td a").all_inner_texts() == [first]
+    page.click("#together td a")
+    page.wait_for_selector(".timeline")
+    assert first in page.inner_text("main")
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("address", ["#/", "first case", "#/run"])
 def test_nothing_sticks_out_sideways(open_page, address, width):

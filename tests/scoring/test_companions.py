@@ -1,4 +1,4 @@
-"""Company against plain loops: whom somebody never met, who is missing where they usually are, and groups."""
+"""Company against plain loops: whom somebody never met, and who is missing where they usually are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from ustad.cli.after_scores import AfterScores, DaysWish
 from ustad.cli.group_people import note_company
 from ustad.dataset import Dataset
+from ustad.events.together import FEW, MINUTES
 from ustad.schema import mobility_schema
-from ustad.triage.companions import FEW, FIRST, MINUTES, SHARE, VISITS, WITHOUT, find_company, find_groups
+from ustad.triage.companions import FIRST, SHARE, VISITS, WITHOUT, find_company
 
 SCHEMA = mobility_schema()
 Visit = tuple[str, int, float, float]  # agent, place, from hour to hour
@@ -117,30 +118,18 @@ def test_facts_are_those_of_plain_loops(seed: int) -> None:
     assert len({one for one in wanted if one[1] == FIRST}) > 3
 
 
-def test_incidents_at_one_place_and_hour_are_one_group(tmp_path: Path) -> None:
-    rows: list[Visit] = [
-        ("a", 1, 250, 253), ("b", 1, 251, 252), ("c", 1, 251.5, 254),  # one with the next
-        ("d", 1, 255, 256),  # later
-        ("e", 2, 250, 253), ("e", 2, 251, 252),  # one person
-        ("f", 3, 250, 251), ("g", 4, 250, 251),  # two places
-    ]  # fmt: skip
-    table = events(rows)
-    scored = incidents(table, list(range(len(rows))))
-    (group,) = find_groups(scored.take([3, 1, 0, 2, 4, 5, 6, 7]), SCHEMA).to_pylist()
-    assert (group["agent_ids"], group["incident_ids"]) == (["a", "b", "c"], ["i0", "i1", "i2"])
-    assert (group["event_ids"], group["p_value"]) == (["s0", "s1", "s2"], 0.01)
-    assert [group[name].hour for name in ("started_at", "finished_at")] == [251 % 24, 253 % 24]
-    assert group["reason"] == "At the same place, a bar, at 11:00 on 19 December: a, b and c. Unusual for each of them."
-    pq.write_table(scored.append_column("echo", pa.array([False] * len(rows))), tmp_path / "events.parquet")
+def test_company_of_the_incidents_is_written_beside_their_scores(tmp_path: Path) -> None:
+    table = events([("a", 1, 250, 253), ("b", 1, 251, 252), ("c", 1, 251.5, 254), ("d", 2, 250, 251)])
+    scored = incidents(table, list(range(4)))
+    pq.write_table(scored, tmp_path / "events.parquet")
     old = events([("a", 9, 0, 1), ("b", 8, 0, 1), ("c", 7, 0, 1)]).set_column(1, "stay_id", pa.array(["x", "y", "z"]))
-    counts = note_company(tmp_path, Dataset(pa.concat_tables([old, table])))
-    assert counts == {"company": 6, "groups": 1}  # each of three with the two others
+    assert note_company(tmp_path, Dataset(pa.concat_tables([old, table]))) == {"company": 6}  # each with two others
     assert pq.read_table(tmp_path / "company.parquet").num_rows == 6
 
 
 def test_tables_of_an_earlier_run_go_when_days_are_not_grouped(tmp_path: Path) -> None:
-    names = ("meetings.parquet", "company.parquet", "groups.parquet")
+    names = ("company.parquet", "groups.parquet")
     for name in (*names, "events.parquet"):
         pq.write_table(pa.table({"x": [1]}), tmp_path / name)
-    AfterScores({}, DaysWish(None, None, group=False), []).apply({}, tmp_path, SCHEMA)
+    AfterScores({}, DaysWish(None, None, group=False), []).apply({}, tmp_path, SCHEMA, model=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["events.parquet"]

@@ -16,6 +16,7 @@ from sqlalchemy import delete, insert, select
 from ustad.page import records as r
 from ustad.page import store as store_module
 from ustad.page.event_writer import keep_states
+from ustad.page.facts import NO_FACTS
 from ustad.page.store import Store
 from ustad.service.retention import expire
 
@@ -52,6 +53,16 @@ def fill(client: Any, stay: Stay, events: int) -> None:
     assert client.post("/v1/fixes", json={"fixes": [f for f in fixes if f["agent_id"] == GONE]}).status_code == 200
     with client.app.state.service.store.writing() as connection:
         keep_states(connection, {GONE: b"what live scores held" * 500}, "plain")
+        client.app.state.service.store.remember(connection, "facts", with_groups(GONE, "other 1"))
+
+
+def with_groups(*people: str) -> dict[str, Any]:
+    """Facts of a run with a group of each of these and somebody else, an hour apart."""
+    groups = [
+        {"agent_ids": [who, "x"], "p_value": 1e-4, "reason": f"{who} and x", "finished_at": FIRST + n * HOUR}
+        for n, who in enumerate(people)
+    ]
+    return {**NO_FACTS, "together": groups}
 
 
 @pytest.mark.parametrize("events", [1, 30])
@@ -65,6 +76,7 @@ def test_a_forgotten_person_is_in_no_byte_of_the_store(
     assert traces(file) >= {"the id", "the place", "the note", "the latitude", "the longitude", "the state"}
     assert client.delete(f"/v1/agents/{GONE}").json() == {"deleted_events": events}
     assert traces(file) == set()
+    assert [group["agent_ids"] for group in client.get("/v1/run").json()["together"]] == [["other 1", "x"]]
     assert client.post("/v1/events", json={"events": [stay("other 1", 9000, 1)]}).status_code == 200
     assert client.get("/v1/agents/other 1").json()["n_events"] > 0
 
@@ -75,8 +87,12 @@ def test_what_retention_deleted_is_in_no_byte_of_the_store(open_client: Any, sta
     there = {"lat": LAT, "lon": LON, "poi_id": "their garden"}
     client.post("/v1/events", json={"events": [stay(GONE, 0, 4, **there), stay("other", 100, 1)]})
     assert "the id" in traces(file)
-    expire(client.app.state.service.store, FIRST + 50 * HOUR)
+    store = client.app.state.service.store
+    with store.writing() as connection:
+        store.remember(connection, "facts", with_groups(GONE, *("other",) * 50, "later"))
+    expire(store, FIRST + 50 * HOUR)
     assert traces(file) == set()
+    assert [group["reason"] for group in client.get("/v1/run").json()["together"]] == ["other and x", "later and x"]
 
 
 def test_a_reader_that_holds_the_log_open_delays_erasure_and_it_is_said(

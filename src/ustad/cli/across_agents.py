@@ -1,4 +1,4 @@
-"""`ustad score`: what is found across all agents (unusual days, meetings), gathered while their parts are scored.
+"""`ustad score`: what is found across all agents (unusual days, groups), gathered while their parts are scored.
 
 Each part is read as soon as its scores are known, while the next part is measured. So little is left to do after the
 last part, and no file is read twice.
@@ -7,23 +7,27 @@ last part, and no file is read twice.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ustad.cli.group_days import DayGroups
 
 
 class AcrossAgents:
-    """Unusual days and meetings of all parts."""
+    """Unusual days and groups of all parts."""
 
-    def __init__(self, schema: Any) -> None:
-        from ustad.triage.meetings import MeetingFinder
+    def __init__(self, schema: Any, model: Path) -> None:
+        from ustad.cli.group_people import read_together
+        from ustad.triage.groups import GroupFinder
 
-        self.days, self.meetings = DayGroups(schema), MeetingFinder(schema)
+        self.days, together = DayGroups(schema), read_together(model)
+        self.groups = GroupFinder(schema, together) if together is not None else None
 
     def look(self, events: Any) -> None:
         """The event scores of a part, before alerts are chosen."""
         self.days.look(events)
-        self.meetings.look(events)
+        if self.groups is not None:
+            self.groups.look(events)
 
     def take_off(self, number: int, part: Any) -> Any:
         """The scores of a part without alerts of unusual days; incidents and agents follow, as in `rewrite_alerts`."""

@@ -1,7 +1,7 @@
 """What happens once `ustad score` has written its tables, whatever executor wrote them.
 
 In: a directory of scores, whole or in parts, on this machine. Out: the same directory with predictions withheld, alerts
-chosen by learnt weights, days named and grouped, alerts hidden by rules, and tables of meetings, company and groups.
+chosen by learnt weights, days named and grouped, alerts hidden by rules, and tables of company and groups.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ class AfterScores:
             read_weights(weights) if weights is not None else {}, days, read_rules(rules) if rules is not None else []
         )
 
-    def gather(self, schema: Any) -> Any:
+    def gather(self, schema: Any, model: Path) -> Any:
         """What sees the parts while they are scored; None where alerts change afterwards or days are not grouped."""
         from ustad.cli.across_agents import AcrossAgents
 
-        return AcrossAgents(schema) if self.days.group and not self.weights else None
+        return AcrossAgents(schema, model) if self.days.group and not self.weights else None
 
     def apply(
-        self, run: dict[str, Any], place: Path, schema: Any, days: bool = True, *, across: Any = None, data: Any = None
-    ) -> dict[str, Any]:
+        self, run: dict[str, Any], place: Path, schema: Any, days: bool = True, *, model: Path, across: Any = None,
+        data: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """What the run says from then on; `data` has the events of all days."""
-        from ustad.cli.group_people import delete_earlier, note_company, note_meetings
+        from ustad.cli.group_people import delete_earlier, note_company, note_groups
         from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.cli.withhold import reject_unsure
@@ -70,8 +71,7 @@ class AfterScores:
         run = reweigh_alerts(place, self.weights, schema) if self.weights else run
         run = self.days.note(run, place, schema, across) if days else run
         run = hide_explained(place, self.rules, schema) if self.rules else run
-        finder = across.meetings if across is not None else None
         if not days or not self.days.group:
             return run
         company = note_company(place, data) if data is not None else {}
-        return {**run, "meetings": note_meetings(place, schema, finder), **company}
+        return {**run, **note_groups(place, schema, model, across.groups if across is not None else None), **company}

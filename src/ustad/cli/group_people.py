@@ -1,4 +1,4 @@
-"""`ustad score`: meetings, company and groups become tables of their own once scores are written."""
+"""`ustad score`: groups of people and company become tables of their own once scores are written."""
 
 from __future__ import annotations
 
@@ -7,56 +7,67 @@ from typing import Any
 
 from ustad.cli.alert_files import table_files
 
-MEETINGS, COMPANY, GROUPS = "meetings.parquet", "company.parquet", "groups.parquet"
+COMPANY, GROUPS = "company.parquet", "groups.parquet"
 
 
 def delete_earlier(place: Path) -> None:
     """Delete the tables of an earlier run, so that a directory never mixes two runs."""
-    for name in (MEETINGS, COMPANY, GROUPS):
+    for name in (COMPANY, GROUPS):
         (place / name).unlink(missing_ok=True)
 
 
-def note_meetings(place: Path, schema: Any, finder: Any = None) -> int:
-    """Write `meetings.parquet` beside the scores; how many there are.
+def read_together(model: Path) -> Any:
+    """What a model knows of pairs of people (`PairTails`), wherever it lies; None where it knows nothing."""
+    from safetensors.numpy import load
 
-    `finder` is a `MeetingFinder` that has seen the events; without one they are read.
+    from ustad.engine.folder import Place
+    from ustad.events.together import PairTails
+    from ustad.scoring.adding_judge import TENSORS, TOGETHER
+
+    place = Place.of(model)
+    tensors = load(place.read_bytes(TENSORS)) if place.exists(TENSORS) else {}
+    return PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
+
+
+def note_groups(place: Path, schema: Any, model: Path, finder: Any = None) -> dict[str, int]:
+    """Write `groups.parquet` beside the scores; how many there are, where the model knows what pairs are like.
+
+    `finder` is a `GroupFinder` that has seen the events; without one they are read.
     """
     from ustad.files import write_table
-    from ustad.triage.meetings import find_meetings
+    from ustad.triage.groups import find_groups
 
+    together = read_together(model)
+    if together is None:
+        return {}
     if finder is not None:
-        meetings = finder.table()
+        groups = finder.table()
     else:
-        meetings = find_meetings((_read_needed(file, schema) for file in table_files(place, "events")), schema)
-    if meetings.num_rows:
-        write_table(meetings, place / MEETINGS)
-    return int(meetings.num_rows)
+        parts = (_read_needed(file, schema) for file in table_files(place, "events"))
+        groups = find_groups(parts, schema, together)
+    if groups.num_rows:
+        write_table(groups, place / GROUPS)
+    return {"groups": int(groups.num_rows)}
 
 
 def note_company(place: Path, data: Any) -> dict[str, int]:
-    """Write `company.parquet` and `groups.parquet` beside the scores; how many rows each has. `data` has the events of
-    all days: company is new or missing against those before the scored ones."""
+    """Write `company.parquet` beside the scores; how many rows it has. `data` has the events of all days: company is
+    new or missing against those before the scored ones."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from ustad.files import write_table
-    from ustad.triage.companions import find_company, find_groups
+    from ustad.triage.companions import find_company
 
     schema = data.schema
     parts = [_read_incidents(file, schema) for file in table_files(place, "events")]
     events = pa.concat_tables([rows for rows, _ in parts], promote_options="permissive")
     starts = [first for _, first in parts if first is not None]
     if not starts:
-        return {"company": 0, "groups": 0}
-    leaders = events.filter(pc.invert(pc.fill_null(events["echo"], False)))
-    tables = {
-        COMPANY: find_company(data.events, min(starts), events, schema),
-        GROUPS: find_groups(leaders, schema),
-    }
-    for name, table in tables.items():
-        if table.num_rows:
-            write_table(table, place / name)
-    return {"company": tables[COMPANY].num_rows, "groups": tables[GROUPS].num_rows}
+        return {"company": 0}
+    company = find_company(data.events, min(starts), events, schema)
+    if company.num_rows:
+        write_table(company, place / COMPANY)
+    return {"company": company.num_rows}
 
 
 def _read_incidents(file: Path, schema: Any) -> tuple[Any, int | None]:
@@ -65,7 +76,7 @@ def _read_incidents(file: Path, schema: Any) -> tuple[Any, int | None]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from ustad.triage.meetings import compared_columns
+    from ustad.events.together import compared_columns
 
     names = {"incident_id", "echo", "p_value", *compared_columns(schema)}
     with pq.ParquetFile(file) as part:
@@ -75,13 +86,18 @@ def _read_incidents(file: Path, schema: Any) -> tuple[Any, int | None]:
 
 
 def _read_needed(file: Path, schema: Any) -> Any:
-    """The columns of a part that meetings are told by."""
+    """The columns of a part that groups are told by."""
     import pyarrow.parquet as pq
 
-    from ustad.triage.meetings import NEW, compared_columns
+    from ustad.events.together import compared_columns
+    from ustad.triage.groups import NEW
 
-    names = {NEW, "p_value", *compared_columns(schema)}
+    names = {NEW, "score", "incident_id", *compared_columns(schema)}
     with pq.ParquetFile(file) as part:
         there = set(part.schema_arrow.names)
-        evidence = [f"evidence.list.element.{name}" for name in ("name", "expected")] if "evidence" in there else []
+        evidence = (
+            [f"evidence.list.element.{name}" for name in ("name", "expected", "observed")]
+            if "evidence" in there
+            else []
+        )
         return part.read([*sorted(name for name in names if name in there), *([] if NEW in there else evidence)])

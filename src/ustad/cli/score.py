@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ustad.engine.score_job import ScoreSummary
 
 #: Tables about several people, and what their rows are called.
-_SEVERAL = {"meetings": "meeting", "groups": "group", "company": "fact about company"}
+_SEVERAL = {"groups": "group", "company": "fact about company"}
 
 
 def score(
@@ -146,7 +146,7 @@ def score(
     if engine == "ray":
         after, summary = task.score_on_cluster(out_, address=address, workers=workers, partitions=partitions)
         with on_this_machine(out_, "run.json") as place:
-            run = after.apply(summary.run, place, summary.data.schema, data=summary.data)
+            run = after.apply(summary.run, place, summary.data.schema, model=model, data=summary.data)
             run |= {"events": summary.events, "agents": summary.agents}
             _show(run, out_, place, summary.data.schema, json=json, explain=explain)
         return
@@ -223,18 +223,23 @@ class _Task:
             scores = score_baseline(
                 self.model, data, self.device, self.rule, everything=self.everything, place=place, explain=explain
             )
-            run = self.after.apply(_write(scores, names, place), place, data.schema, days=False, data=data)
+            run = self.after.apply(
+                _write(scores, names, place), place, data.schema, days=False, model=self.model, data=data
+            )
             return {**run, **_counts(scores)}, data.schema
         data, detector = _open_both(self.data, self.reading, self.model, device=self.device, test_from=self.test_from)
         after = self._with_rejection(detector)
         if are_many(data):
-            across = after.gather(data.schema)
+            across = after.gather(data.schema, self.model)
             run = write_in_parts(detector, data, place, names, across=across, **self._options())
             counts = {"events": run["events"], "agents": run["agents"]}
-            return {**after.apply(run, place, data.schema, across=across, data=data), **counts}, data.schema
+            return {
+                **after.apply(run, place, data.schema, model=self.model, across=across, data=data),
+                **counts,
+            }, data.schema
         scores = detector.score(data, **self._options())
         write_alerts(scores.events, detector.schema, place)
-        run = after.apply(_write(scores, names, place), place, data.schema, data=data)
+        run = after.apply(_write(scores, names, place), place, data.schema, model=self.model, data=data)
         return {**run, **_counts(scores)}, data.schema
 
 

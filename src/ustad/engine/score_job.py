@@ -24,6 +24,7 @@ from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.engine.judge_job import Judging, judge_of, merge_ranks, survey, tell
 from ustad.engine.model import ModelPlace
+from ustad.events.together import compared_columns
 from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
@@ -34,7 +35,6 @@ from ustad.scoring.judge import Reasons, Request, Span
 from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
 from ustad.triage.export import write_alerts_csv, write_alerts_geojson
-from ustad.triage.meetings import compared_columns
 from ustad.trip_features import COLUMNS
 
 

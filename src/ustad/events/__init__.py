@@ -7,6 +7,7 @@ DOOR = (
     "observed",
     "one_visit",
     "templates",
+    "together",
     "visit_counts",
     "visits",
     "windows",

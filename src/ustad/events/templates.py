@@ -169,16 +169,14 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         "silence": Template("No data at hours that usually have some.", "the question `silence` leads", {}),
     },
     "several people": {
-        "met": Template(
-            "At the same place, {place}, at {clock} on {date}: {who}. New to each of them; hardly anybody else in the "
-            "data goes there.",
-            "a row of `meetings.parquet`",
-            {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
-        ),
         "group": Template(
-            "At the same place, {place}, at {clock} on {date}: {who}. Unusual for each of them.",
+            "At the same place, {place}, at {clock} on {date}: {who}. New to {new}; {people} people in the data go "
+            "there.",
             "a row of `groups.parquet`",
-            {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
+            {
+                "who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May",
+                "new": "each of them", "people": "3",
+            },
         ),
         "first_together": Template(
             "With {who} for {length} at {place} that few people go to. In the weeks before they never were together at "

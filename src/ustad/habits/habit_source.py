@@ -96,6 +96,11 @@ class HabitSource(HabitModel, HistorySource):
     def numbers(self, schema: EventSchema, answers: Answers, measurements: Arrays) -> dict[str, Arrays]:
         return {**fact_numbers(answers.facts.comparison), **super().numbers(schema, answers, measurements)}
 
+    def find_new(self, answers: Answers) -> np.ndarray:
+        comparison = answers.facts.comparison  # a distance is known of who has own places, where there are positions
+        answer = comparison.distance if self.frame.projection is not None else comparison.terms["recurrence"]
+        return (comparison.before == 0) & np.isfinite(answer)
+
     def explain(self, answers: Answers, judgement: Any, events: pa.Table, rows: np.ndarray) -> list[str]:
         return sentences(self, answers.facts, judgement, events, rows=rows)
 

@@ -1,11 +1,14 @@
 """What becomes of cases when a person is forgotten or old events are deleted.
 
 A case that has no incident left goes with its whole history. In a case of several people, notes and title may speak of
-the person who is forgotten. Nobody can tell which do, so all are blanked. Saved views that name the person go too.
+the person who is forgotten. Nobody can tell which do, so all are blanked. Saved views that name the person go too, and
+groups of people that they were part of.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -33,6 +36,18 @@ def forget_in_cases(connection: Connection, agent: str) -> None:
     connection.execute(
         delete(r.saved_views).where(or_(*(address.contains(text, autoescape=True) for text in spellings)))
     )
+
+
+def drop_groups(connection: Connection, goes: Callable[[dict[str, Any]], bool]) -> bool:
+    """Take groups of people out of what is remembered of the run on show, where they go; whether any did."""
+    text = connection.execute(select(r.about.c.content).where(r.about.c.name == "facts")).scalar()
+    facts = json.loads(text) if text is not None else {}
+    groups = facts.get("together", [])
+    left = [group for group in groups if not goes(group)]
+    if len(left) < len(groups):
+        content = json.dumps({**facts, "together": left})
+        connection.execute(update(r.about).where(r.about.c.name == "facts").values(content=content))
+    return len(left) < len(groups)
 
 
 def detach_from_cases(connection: Connection, keys: Any) -> None:

@@ -10,6 +10,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.page.card_blocks import card_blocks
@@ -29,6 +30,8 @@ RULES = {
 #: Asked for so many alerts a day, this factor more or fewer is worth a sentence.
 OFF = 1.5
 MOST_CATEGORIES = 10
+#: Groups of people that are shown.
+MOST_GROUPS = 20
 RUN_FACTS = ("method", "data", "model", "split", "preset", "seed", "version", "created")
 PLACES = ("data", "model")
 
@@ -43,6 +46,7 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
         "chance_share": chance_share(run.run),
         "figures": figures(run.run),
         "groups": groups(run.run),
+        "together": together(run),
         "scatter": scatter(run, run_scores),
         "calibration": calibration(run_scores),
         "categories": categories(run),
@@ -56,8 +60,9 @@ def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, 
 
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
-    "rule": "", "notes": [], "rate": None, "chance_share": None, "figures": [], "groups": [], "scatter": None,
-    "calibration": None, "categories": [], "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
+    "rule": "", "notes": [], "rate": None, "chance_share": None, "figures": [], "groups": [], "together": [],
+    "scatter": None, "calibration": None, "categories": [], "days": {}, "drift": None, "quality": [], "card": [],
+    "facts": [],
 }  # fmt: skip
 
 
@@ -206,6 +211,16 @@ def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
                 pair = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
                 rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **pair})
     return rows
+
+
+def together(run: RunTables) -> list[dict[str, Any]]:
+    """Several people at one place and time, the rarest first: a sentence, who, how rare, and when it had ended
+    (microseconds)."""
+    if run.groups is None:
+        return []
+    rows = run.groups.select(["agent_ids", "p_value", "reason", "finished_at"]).slice(0, MOST_GROUPS)
+    moments = rows["finished_at"].cast(pa.int64())
+    return rows.set_column(rows.column_names.index("finished_at"), "finished_at", moments).to_pylist()
 
 
 def _finite(value: Any) -> float | None:

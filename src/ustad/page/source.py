@@ -39,6 +39,7 @@ class RunTables:
     gaps: pa_dataset.Dataset | None = None
     absences: pa_dataset.Dataset | None = None
     details: pa_dataset.Dataset | None = None
+    groups: pa.Table | None = None  # several people at one place and time
     quality: pa.Table | None = None
     card: str = ""
 
@@ -63,7 +64,9 @@ class RunTables:
         if events is None:
             raise DataError(f"{scores}: holds no events.parquet; the page needs event scores")
         run = read_json(scores / "run.json")
-        agents, absences, details = (find_table(scores, name) for name in ("agents", "absences", "details"))
+        agents, absences, details, groups = (
+            find_table(scores, name) for name in ("agents", "absences", "details", "groups")
+        )
         around, model = (
             _find_path(path, run.get(name), scores.resolve(), name) for name, path in (("data", data), ("model", None))
         )
@@ -77,6 +80,7 @@ class RunTables:
             agents=None if agents is None else read_table(agents),
             absences=None if absences is None else _open(absences),
             details=None if details is None else _open(details),
+            groups=None if groups is None else read_table(groups),
             run=run,
             card=card,
             **tables,

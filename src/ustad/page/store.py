@@ -28,7 +28,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from ustad.page import records as r
-from ustad.page.case_erasure import forget_in_cases
+from ustad.page.case_erasure import drop_groups, forget_in_cases
 from ustad.page.migrations import migrate
 from ustad.page.statement_timeout import POOL, StatementTimeout, connect_with
 from ustad.tables import DataError
@@ -171,6 +171,7 @@ class Store:
             connection.execute(delete(r.alerts).where(r.alerts.c.key.in_(keys)))
             count = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
             forget_in_cases(connection, agent)
+            drop_groups(connection, lambda group: agent in group["agent_ids"])
             for table in (*r.OF_AGENTS, r.access_keys):  # a device that sends on would bring the agent back
                 connection.execute(delete(table).where(table.c.agent == agent))
             connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))

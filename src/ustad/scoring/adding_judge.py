@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from ustad.config import ConfigError
 from ustad.distribution import UNSURE, Distribution, Tail
+from ustad.events.together import PairTails
 from ustad.evidence_source import Answers, Arrays, HistorySource, Source
 from ustad.files import set_columns
 from ustad.schema import EventSchema
@@ -44,6 +45,8 @@ from ustad.ties import first_highest, raised
 SMALLEST = 300.0
 #: Files of a model directory with what the judge knows, and what its sources leave to it.
 TENSORS, FACTS = "habits.safetensors", "habits.json"
+#: The array of pairs of people there.
+TOGETHER = "together"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class AddingJudge:
     agents: AgentReference
     counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
     beside: Mapping[str, Distribution] = field(default_factory=dict)  # of what sources measure beside answers
+    together: PairTails | None = None  # of two people at one place and time
 
     @classmethod
     def fit(
@@ -103,7 +107,9 @@ class AddingJudge:
         is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
         agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
-        return cls(history, others, looks, agents, tuple(counts), _fit_beside((history, *others), answers))
+        beside = _fit_beside((history, *others), answers)
+        together = PairTails.of_week(week.table, history.schema, history.find_new(answers[0]))
+        return cls(history, others, looks, agents, tuple(counts), beside, together)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -301,6 +307,7 @@ class AddingJudge:
         tensors = {**self.looks.to_tensors(), **self.agents.to_tensors()}
         for name, distribution in self.beside.items():
             tensors |= distribution.to_tensors(f"final.{name}")
+        tensors |= {TOGETHER: self.together.p_value} if self.together is not None else {}
         facts = {**self.looks.facts(), "incidents": self.counts}
         for source in self.sources:
             arrays, own = source.save(place)
@@ -319,7 +326,8 @@ class AddingJudge:
         looks = Looks.from_tensors(tensors, facts["terms"], weights)
         names = [name for source in (history, *others) for name in source.beside if f"final.{name}.values" in tensors]
         beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
-        return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside)
+        together = PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
+        return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside, together)
 
 
 def read_judge(place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -42,6 +42,7 @@ VALUES: dict[str, Any] = {
     "roles": ["read", "verdict"], "live": True, "devices": True, "has_place": True, "alerts_per_day": 20.0,
     "notes": [], "days": {"2024-05-20": "Whit Monday"}, "rule": "the 5 most unusual a day, p ≤ 0.0025",
     "calibration": {"at": [0.01, 1.0], "share": [0.012, 1.0], "bins": [1.0], "n": 14_351}, "figures": [], "groups": [],
+    "agent_ids": ["a-17", "b-3"],
     "quality": [{"what": "stays without a known category", "typical": "31 of 14,351", "range": "0.2%"}],
     "card": [{"kind": "p", "parts": [["text", "Trained on "], ["strong", "120"], ["text", " agents."]]}],
     "facts": [["method", "ustad"]], "log_evidence": -0.9, "log_peak": 0.0, "log_limit": 2.0, "share_05": 0.047,

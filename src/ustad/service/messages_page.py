@@ -72,6 +72,16 @@ class Drift(BaseModel):
     share_01: float
 
 
+class PeopleTogether(BaseModel):
+    """Several people at one place and time: who, how many pairs of a normal week are as rare, and a sentence. Until
+    when, in microseconds of UTC."""
+
+    agent_ids: list[str]
+    p_value: float
+    reason: str
+    finished_at: int
+
+
 class RunFacts(BaseModel):
     """A finished run as a whole; empty where the service shows none. `scatter` and `calibration` are drawn as they
     are: uncertainty against surprise, and the share of events at or below each p-value. `card` is the model's card in
@@ -83,6 +93,7 @@ class RunFacts(BaseModel):
     chance_share: float | None = None
     figures: list[dict[str, Any]]
     groups: list[dict[str, Any]]
+    together: list[PeopleTogether] = []
     scatter: dict[str, Any] | None
     calibration: dict[str, Any] | None
     categories: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, case, delete, func, select, update
 
 from ustad.page import records as r
-from ustad.page.case_erasure import detach_from_cases
+from ustad.page.case_erasure import detach_from_cases, drop_groups
 from ustad.page.store import IS_SHOWN, Store, add_days, with_own_scores
 from ustad.ties import highest_of
 
@@ -42,7 +42,8 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
     with store.writing() as connection:
         old_rows = [delete(table).where(table.c.finished_at < before) for table in (r.trips, r.gaps, r.absences)]
         old_rows.append(delete(r.devices).where(r.devices.c.heard_at < before))
-        if sum(connection.execute(statement).rowcount for statement in old_rows) or count:
+        is_dropped = drop_groups(connection, lambda group: group["finished_at"] < before)
+        if sum(connection.execute(statement).rowcount for statement in old_rows) or count or is_dropped:
             store.remember(connection, "leftovers", True)
     if count:
         store.clear_log()

@@ -1,5 +1,4 @@
-"""Company: with whom somebody was whom they never met, who is usually there with them and was not, and several people's
-incidents at one place and hour.
+"""Company: with whom somebody was whom they never met, and who is usually there with them and was not.
 
 In go the events of all days and the scored ones that belong to incidents; out come tables of facts, which
 have no part in scores. Company counts at places that few people go to: in a supermarket everybody is with everybody.
@@ -7,28 +6,20 @@ have no part in scores. Company counts at places that few people go to: in a sup
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import LocalTime, local_time
-from ustad.dataset import zone_of
 from ustad.events.templates import place_words, say
+from ustad.events.together import SharedVisits, few_visits, overlaps, place_keys
 from ustad.events.visits import kind_feature
-from ustad.events.words import clock_words, date_words, minutes_words
+from ustad.events.words import minutes_words
 from ustad.schema import EventSchema
 from ustad.tables import agent_codes
-from ustad.triage.meetings import place_keys
 
-#: More people than this at a place in all days, and company there says nothing.
-FEW = 10
-#: Two are together from so many minutes on.
-MINUTES = 5
 #: Somebody is a usual companion at a place who was there on at least this share of at least so many visits.
 SHARE, VISITS = 0.8, 5
 FIRST, WITHOUT = "first time together", "usual companion missing"
@@ -37,22 +28,6 @@ _FACTS = {
     "incident_id": pa.string(), "event_id": pa.string(), "agent_id": pa.string(), "fact": pa.string(),
     "other_id": pa.string(), "minutes": pa.float64(), "times": pa.int64(), "visits": pa.int64(), "reason": pa.string(),
 }  # fmt: skip
-_GROUPS = {
-    "group_id": pa.string(), "started_at": pa.timestamp("us", tz="UTC"), "finished_at": pa.timestamp("us", tz="UTC"),
-    "agent_ids": pa.list_(pa.string()), "incident_ids": pa.list_(pa.string()), "event_ids": pa.list_(pa.string()),
-    "p_value": pa.float64(), "reason": pa.string(),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Visits:
-    """Events at places that few people go to, in the order of place and start, and everybody's whereabouts."""
-
-    row: np.ndarray  # [n] of the table they come from
-    place: np.ndarray  # [n] code
-    agent: np.ndarray  # [n] code
-    start: np.ndarray  # [n] s
-    end: np.ndarray  # [n] s
 
 
 def find_company(events: pa.Table, since: int, incidents: pa.Table, schema: EventSchema) -> pa.Table:
@@ -93,35 +68,6 @@ def find_company(events: pa.Table, since: int, incidents: pa.Table, schema: Even
 Fact = tuple[int, str, int, float, int, int]  # row of the events, which fact, the other, minutes, times, visits
 
 
-def few_visits(place: np.ndarray, agent: np.ndarray, start: np.ndarray, end: np.ndarray) -> Visits:
-    """Visits [n] (times in µs) at places with two to `FEW` people."""
-    places, code = np.unique(place, return_inverse=True)
-    most = int(agent.max(initial=0)) + 1
-    people = np.bincount(np.unique(code * most + agent) // most, minlength=len(places))
-    rows = np.flatnonzero(((people >= 2) & (people <= FEW) & (places != 0))[code])
-    rows = rows[np.lexsort((start[rows], code[rows]))]
-    return Visits(rows, code[rows], agent[rows], start[rows] // _SECOND, end[rows] // _SECOND)
-
-
-def overlaps(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of visits of two people who were together for `MINUTES` or more, both ways round: positions, seconds."""
-    if not len(visits.row):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    first = visits.start.min()
-    width = int(max(visits.start.max(), visits.end.max()) - first) + 2
-    keys = visits.place * width + (visits.start - first)
-    after = np.searchsorted(
-        keys, visits.place * width + (visits.end - first)
-    )  # the first that begins when it has ended
-    number = np.maximum(after - np.arange(len(keys)) - 1, 0)
-    one = np.repeat(np.arange(len(keys)), number)
-    other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(number) - number, number)
-    seconds = np.minimum(visits.end[one], visits.end[other]) - visits.start[other]
-    keep = (visits.agent[one] != visits.agent[other]) & (seconds >= 60 * MINUTES)
-    one, other, seconds = one[keep], other[keep], seconds[keep]
-    return np.r_[one, other], np.r_[other, one], np.r_[seconds, seconds]
-
-
 @dataclass(frozen=True)
 class Companions:
     """Who was with whom, and where how often, in the days before; and all that overlap."""
@@ -133,13 +79,14 @@ class Companions:
     usual: np.ndarray  # int64 [K, 4] spot, usual companion there, visits with them, visits; by spot
 
     @classmethod
-    def of(cls, visits: Visits, is_history: np.ndarray) -> Companions:
+    def of(cls, visits: SharedVisits, is_history: np.ndarray) -> Companions:
         pairs = overlaps(visits)
         one, other, _ = pairs
         old, people = is_history[visits.row], int(visits.agent.max(initial=0)) + 1
         before = old[one] & old[other]
         couple = visits.agent[one].astype(np.int64) * people + visits.agent[other]
-        _, spot = np.unique(visits.place * people + visits.agent, return_inverse=True)
+        place = np.unique(visits.place, return_inverse=True)[1]
+        _, spot = np.unique(place * people + visits.agent, return_inverse=True)
         number = np.bincount(spot[old], minlength=len(spot))
         visit, companion = np.divmod(np.unique(one[before] * people + visits.agent[other[before]]), people)
         with_whom, times = np.unique(spot[visit] * people + companion, return_counts=True)
@@ -149,7 +96,7 @@ class Companions:
         return cls(pairs, couple, before, spot, usual)
 
 
-def _first_times(visits: Visits, history: Companions, incident: np.ndarray, is_known: np.ndarray) -> list[Fact]:
+def _first_times(visits: SharedVisits, history: Companions, incident: np.ndarray, is_known: np.ndarray) -> list[Fact]:
     """Events of incidents that were spent with somebody whom the person never was with before."""
     one, other, seconds = history.pairs
     who, whom = visits.agent[one], visits.agent[other]
@@ -164,7 +111,10 @@ def _first_times(visits: Visits, history: Companions, incident: np.ndarray, is_k
 
 
 def _absent_companions(
-    visits: Visits, history: Companions, incident: np.ndarray, whereabouts: tuple[np.ndarray, np.ndarray, np.ndarray]
+    visits: SharedVisits,
+    history: Companions,
+    incident: np.ndarray,
+    whereabouts: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> list[Fact]:
     """Events of incidents without somebody who is usually there too, and who was seen elsewhere at that time."""
     (one, other, _), usual = history.pairs, history.usual
@@ -213,48 +163,6 @@ def _are_seen(
     return (at >= 0) & (own[at] == people) & (end[rows[at]] // _SECOND > moment)
 
 
-def find_groups(incidents: pa.Table, schema: EventSchema) -> pa.Table:
-    """Incidents of several people at one place and hour, told once: `group_id`, `started_at`, `finished_at` (when the
-    second came, when the last but one went), `agent_ids`, `incident_ids`, `event_ids`, `p_value` (the smallest of
-    theirs), `reason`.
-
-    `incidents` are the events that lead incidents. A place that is named by nothing has no groups.
-    """
-    if not {schema.event_id, schema.end} <= set(incidents.column_names) or not incidents.num_rows:
-        return _as_table([], _GROUPS)
-    codes, ids = agent_codes(incidents[schema.entity])
-    place = place_keys(incidents, schema)
-    start, end = (incidents[name].cast(pa.int64()).to_numpy() for name in (schema.time, schema.end))
-    rows = np.flatnonzero(place != 0)
-    rows = rows[np.lexsort((start[rows], place[rows]))]
-    events, names, words = incidents[schema.event_id], incidents["incident_id"], _Words(incidents, schema)
-    p_value, lines = incidents["p_value"].to_numpy(), list[tuple[Any, ...]]()
-    for group in _chains(place[rows], start[rows], end[rows]):
-        members = rows[group]
-        if len(people := sorted({str(ids[code]) for code in codes[members]})) < 2:
-            continue
-        began, left = np.sort(start[members]), np.sort(end[members])
-        keys = [[str(column[int(i)].as_py()) for i in members] for column in (names, events)]
-        smallest = float(p_value[members].min())
-        lines.append((int(began[1]), int(left[-2]), people, *keys, smallest, words.group(int(members[1]), people)))
-    lines = [(f"group-{n + 1}", *line) for n, line in enumerate(sorted(lines, key=lambda one: one[:3]))]
-    return _as_table(lines, _GROUPS)
-
-
-def _chains(place: np.ndarray, start: np.ndarray, end: np.ndarray) -> list[slice]:
-    """Runs of two or more rows of one place that overlap one with the next by `MINUTES` or more."""
-    runs, first, latest = [], 0, 0
-    places, starts, ends = (values.tolist() for values in (place, start, end))
-    for i in range(1, len(places) + 1):
-        latest = max(latest, ends[i - 1]) if i - 1 > first else ends[i - 1]
-        if i < len(places) and places[i] == places[first] and starts[i] <= latest - 60 * MINUTES * _SECOND:
-            continue
-        if i - first > 1:
-            runs.append(slice(first, i))
-        first = i
-    return runs
-
-
 class _Words:
     """Sentences about rows of events."""
 
@@ -270,16 +178,6 @@ class _Words:
 
     def without(self, row: int, who: str, times: int, visits: int) -> str:
         return say("without", who=who, times=times, visits=visits, place=self._place(row))
-
-    @cached_property
-    def clock(self) -> LocalTime:
-        return local_time(self.events[self.schema.time], zone_of(self.events, self.schema))
-
-    def group(self, row: int, people: Sequence[str]) -> str:
-        return say(
-            "group", who=f"{', '.join(people[:-1])} and {people[-1]}", place=self._place(row),
-            clock=clock_words(float(self.clock.minute[row])), date=date_words(int(self.clock.day[row])),
-        )  # fmt: skip
 
 
 def _as_table(lines: list[tuple[Any, ...]], columns: dict[str, pa.DataType]) -> pa.Table:

@@ -1,7 +1,7 @@
 // The run as a whole: what the data was like, whether p-values are what they say, figures, drift, and the model's card.
 import * as api from "./api.js";
 import { byId, empty, failure, h, s, show, skeleton } from "./dom.js";
-import { frozen } from "./frozen.js";
+import { frozen, isKept } from "./frozen.js";
 import { address, go } from "./route.js";
 import { kindNames, kindWords } from "./kinds.js";
 import * as say from "./words.js";
@@ -19,7 +19,7 @@ export async function runView(page) {
 }
 
 export function runPanels(facts, about) {
-  const panels = [figures(facts, about), drift(facts, about), scatter(facts, about), calibration(facts, about), quality(facts), card(facts)].filter((p) => p);
+  const panels = [together(facts), figures(facts, about), drift(facts, about), scatter(facts, about), calibration(facts, about), quality(facts), card(facts)].filter((p) => p);
   if (!panels.length) return empty("Nothing is known of a run", "This service scores what comes in; a finished run brings its figures along.");
   return h("div", { class: "columns even" }, panels, frozen || !about.has_place ? null : counts());
 }
@@ -28,6 +28,12 @@ export function runPanels(facts, about) {
 const counts = () => panel("counts", "How many people were where", h("p", { class: "hint" }, "By hour and area of the latest week, only where at least as many people were as the service is set to. Nobody can be told from it: ", h("a", { href: "/v1/counts?form=csv", download: "counts.csv" }, "a table (CSV)"), "."));
 
 const panel = (id, title, ...inside) => h("section", { class: "panel", id, "aria-label": title }, h("h2", {}, title), ...inside);
+
+// ------------------------------------------------------------------------------------------ together
+const together = ({ together: groups }) => (groups || []).length ? panel("together", "Several people together",
+  h("p", { class: "hint" }, "At one time at a place that is new to them and that few people go to. No part of anybody's score: one first visit is nothing unusual, two at once are. The rarest first."),
+  table(["What", "Who", "As rare among pairs of a normal week"], groups.map((g) => h("tr", {}, h("th", { scope: "row" }, g.reason),
+    h("td", {}, g.agent_ids.map((who, i) => [i ? ", " : "", isKept(who) ? h("a", { href: address.agent(who), "data-link": true }, who) : who])), h("td", { class: "short" }, say.rare(g.p_value)))))) : null;
 
 // ------------------------------------------------------------------------------------------- figures
 function figures({ figures: rows, groups }, about) {
