@@ -390,10 +390,8 @@ def mix(key: np.ndarray) -> np.ndarray:
 
 
 def event_keys(agents: pa.ChunkedArray | pa.Array, started_at: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """What identifies an event wherever it is processed: a hash of its agent and start, int64 [n], ≥ 0.
-
-    Two events of one agent that start in the same microsecond share a key; validated stays never do.
-    """
+    """What identifies an event wherever it is processed: a hash of its agent and start, int64 [n], ≥ 0. Two events of
+    one agent that start in the same microsecond share a key; validated stays never do."""
     codes, values = agent_codes(agents)
     times = _to_int(started_at).astype(np.uint64)
     with np.errstate(over="ignore"):

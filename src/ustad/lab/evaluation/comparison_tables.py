@@ -197,8 +197,8 @@ def search_tables(results: Results) -> list[Table]:
     seeds = ", ".join(sorted({str(line["seed"]) for line in lines}))
     has_lambda = any(line["method"] == "ustad-lambda" for line in results["prediction"])
     open_words = "" if has_lambda else " It has not been run on the seeds of the tables yet."
-    chosen = f"`ustad-lambda` has λ = {BEST_LAMBDA:g}, by 20,000 people of such a seed."
-    note = f"Development seed {seeds}. {chosen}{open_words}"
+    choice = f"`ustad-lambda` has λ = {BEST_LAMBDA:g}, by 20,000 people of such a seed."
+    note = f"Development seed {seeds}. {choice}{open_words}"
     note = add_older_rule(note, lines)
     return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
 
