@@ -40,13 +40,13 @@ ustad lab experiment detection,prediction,scores --data simla:5000 --data simjor
 ustad lab experiment all --figures-only --out results/paper --also results/sets --also results/large \\
     --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
-CAUSES = """USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs
-errors by 1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network
-without σ (λ, the paper's balance, is 1; searched on a development seed it is 2 for 2,000 people, 5 for 20,000). A feature that is learned late has
-losses that say little, and the score is the maximum over all features. On numosim-la, whose red team goes to new
-places, methods that are shown altered events or days (Nov-Online, ATROM) or look at the agent's own places
-(distance, visit rate) know more of what is looked for than three days of context tell. The preset `best` looks at the
-agent's whole history."""
+CAUSES = """USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs errors by 1/σ²
+and takes the larger share of every step, so kinds of place are learned later than by a network without σ (λ, the
+paper's balance, is 1; searched on a development seed it is 2 for 2,000 people, 5 for 20,000). A feature that is
+learned late has losses that say little, and the score is the maximum over all features. On numosim-la, whose red
+team goes to new places, methods that are shown altered events or days (Nov-Online, ATROM) or look at the agent's
+own places (distance, visit rate) know more of what is looked for than three days of context tell. The preset `best`
+looks at the agent's whole history."""
 SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
 them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many
 agents (Hanley and McNeil) is what one data set leaves open."""
