@@ -52,8 +52,11 @@ def with_it(connection: Connection) -> str | None:
     return line["with_it"]
 
 
-def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: Connection) -> None:
-    put_lead(connection)
+@pytest.mark.parametrize(
+    "reason", ["At home at 02:26 for 14 min.", "Left home at 02:40, there since 02:26 (14 min)."]
+)
+def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: Connection, reason: str) -> None:
+    put_lead(connection, reason=reason)
     put(connection, 2, (64, 140), SHOP, score=4.0)
     put(connection, 3, (-300, -200), HOUSE, score=1.0, category="house")
     put(connection, 4, (200, 400), HOME, score=4.9, category="apartment")  # where the lead is: says nothing more

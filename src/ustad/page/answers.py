@@ -93,7 +93,17 @@ def choose(run: RunTables, run_scores: RunScores, cases: int, lanes: int, *, ale
     end = min([most, *absent[:1].tolist()])
     lines = np.union1d(rows[:end], rows[is_alert])
     above = float(run_scores.score[rows[end]]) if end < len(rows) else -np.inf
-    return Choice(in_full, beside, lines, np.union1d(lines, _most_unusual(run_scores, in_full)), above)
+    with_details = np.union1d(_with_their_incidents(run, lines), _most_unusual(run_scores, in_full))
+    return Choice(in_full, beside, lines, with_details, above)
+
+
+def _with_their_incidents(run: RunTables, rows: np.ndarray) -> np.ndarray:
+    """Rows of events with all that belong to their incidents: an alert may open the stay that explains it."""
+    if "incident_id" not in run.events.schema.names:
+        return rows
+    incidents = run.events.to_table(columns=["incident_id"])["incident_id"].combine_chunks()
+    belongs = pc.and_(pc.is_valid(incidents), pc.is_in(incidents, incidents.take(pa.array(rows))))
+    return np.union1d(rows, np.flatnonzero(belongs.to_numpy(zero_copy_only=False)))
 
 
 def _others(run: RunTables, run_scores: RunScores, with_alert: np.ndarray) -> np.ndarray:

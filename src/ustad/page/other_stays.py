@@ -102,7 +102,7 @@ def _words(lead: dict[str, Any], event: Any) -> str:
 
 
 def _is_at_home(reason: str | None) -> bool:
-    return (reason or "").startswith("At home ")
+    return (reason or "").startswith(("At home ", "Left home "))
 
 
 def _local(microseconds: int, zone: str) -> datetime:
