@@ -54,6 +54,13 @@ def test_silence_below_the_gap_limit_says_when_a_stay_may_have_begun():
     assert data.gaps.num_rows == 0
 
 
+@pytest.mark.parametrize(("away", "end_gap"), [([61], None), ([61, 64], None), ([61, 64, 67, 70], 0.0)])
+def test_a_last_fix_away_does_not_say_that_they_left(away, end_gap):
+    """Data that ends with a fix or two elsewhere may end with a GPS error; five minutes elsewhere were seen."""
+    data = run([0] * 21 + [5000] * len(away), [*range(0, 61, 3), *away])
+    assert data.events["end_gap_s"].to_pylist()[0] == end_gap
+
+
 def test_after_days_of_silence_being_there_is_no_evidence_of_having_been_there():
     times = [0, 5, 10, 10 + 72 * 60, 15 + 72 * 60, 20 + 72 * 60]
     apart = run([0] * 6, times)

@@ -347,6 +347,8 @@ def _finish(s, agent, time, points, stays, trips, at, n, limits):  # type: ignor
     elif s.held == 1 and _is_same(s, limits):
         is_open = True
         _extend(s)
+    elif s.held == 1 and s.last_time - s.held_end < limits.duration:
+        s.held_end_gap = NEVER_SEEN  # a last fix away may be a GPS error: too short to say that they left
     if is_open:
         _end_held(s, at, at[ORIGIN], s.last_time, NEVER_SEEN, s.seen, False, 0, 0.0)
     if s.held == 1 and (limits.include_last or not is_open):
