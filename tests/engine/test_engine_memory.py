@@ -19,6 +19,7 @@ from ustad.engine.distributed_terms import DistributedTerms
 from ustad.engine.folder import Place
 from ustad.engine.train_job import RayDetector
 from ustad.mobility.readers import open_data
+from ustad.network.training.memory_task import MemoryTask
 
 SETTINGS = {
     "model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 64,
@@ -45,10 +46,10 @@ def made(town_directory, tmp_path_factory):
     return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
 
 
-def as_workers_do(config, town, folder, start=None):
+def as_workers_do(config, town, folder, start=None, resume=False):
     """A detector that was fitted as the workers do it, in this process."""
     place = Place.of(folder)
-    detector = RayDetector(config, Cluster(), place, partitions=5)
+    detector = RayDetector(config, Cluster(), place, resume=resume, partitions=5)
     detector.job = Here(place / "job", Cluster())
 
     def on_workers(job, plan):
@@ -58,7 +59,7 @@ def as_workers_do(config, town, folder, start=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_job, "_on_workers", on_workers)
         patch.setattr("ustad.engine.calibrate_job.share_out", lambda e, o: _reference(e, o))
-        return detector.fit(town, directory=place.path, start=start, calendar=calendar_of(town))
+        return detector.fit(town, directory=place.path, resume=resume, start=start, calendar=calendar_of(town))
 
 
 def calendar_of(town):
@@ -79,6 +80,45 @@ def test_the_network_is_that_of_a_local_run(made):
         assert torch.allclose(theirs[name], value, atol=1e-6), name
 
 
+def assert_same_facts(theirs, mine):
+    """What is said of the training, but how long it took."""
+    assert [theirs[name] for name in ("epochs", "steps", "stopped")] == [1, mine["steps"], mine["stopped"]]
+    for name in ("validation_loss", "validation_fields", "losses"):
+        assert theirs[name] == pytest.approx(mine[name], abs=1e-6), name
+
+
+def test_what_is_said_of_the_training_is_that_of_a_local_run(made):
+    mine, theirs = (detector.facts for detector in made)
+    assert_same_facts(theirs, mine)
+
+
+def test_a_run_that_died_goes_on_from_its_last_step_to_the_same_weights(made, town_directory, tmp_path, monkeypatch):
+    """A checkpoint after every step; without `resume` nothing of it is used."""
+    local, _ = made
+    town, steps, calls, loss = open_data(town_directory), local.facts["steps"], [], MemoryTask.loss
+    dies_after = steps // 2
+
+    def counted(task, *batch):
+        if len(calls) == dies_after:
+            raise RuntimeError("the worker died")
+        calls.append(batch)
+        return loss(task, *batch)
+
+    monkeypatch.setattr("ustad.config.sections.TrainingConfig.checkpoint_minutes", 0.0)
+    monkeypatch.setattr(MemoryTask, "loss", counted)
+    with pytest.raises(RuntimeError, match="the worker died"):
+        as_workers_do(local.config, town, tmp_path)
+    half, dies_after = dies_after, None
+    assert 0 < half < steps
+    for resume, expected in ((True, steps - half), (False, steps)):
+        calls.clear()
+        later = as_workers_do(local.config, town, tmp_path, resume=resume)
+        assert len(calls) == expected
+        assert_same_facts(later.facts, local.facts)
+        new, old = (detector.judge.source("network").network.state_dict() for detector in (later, local))
+        assert all(torch.allclose(value, old[name], atol=1e-6) for name, value in new.items())
+
+
 def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_of_one_process(
     cluster, made, town, town_directory, tmp_path
 ):
@@ -86,6 +126,8 @@ def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_o
     local, _ = made
     train_job.train(town_directory, tmp_path / "model", local.config, workers=2, calendar=calendar_of(town))
     both = Detector.load(tmp_path / "model", "cpu")
+    assert both.facts["epochs"] == local.facts["epochs"]
+    assert both.facts["validation_loss"] == pytest.approx(local.facts["validation_loss"], rel=0.1)
     days = {(one.judge.history.frame.days_off, one.judge.history.habits.days_off) for one in (local, both)}
     assert len(days) == 1
     assert len(days.pop()[1]) == 2, "days off are learnt on a cluster as here"

@@ -125,24 +125,26 @@ class RayTrainer(Trainer):
     partitions: int | None = None
 
     def train_network(self, network: DualTransformer, lessons: Lessons) -> FitResult:
-        if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            for name in () if self.resume else (CHECKPOINT, MEMORY_CHECKPOINT, "log.jsonl"):
-                (self.directory / name).unlink(missing_ok=True)
-        plan = self._plan("network", lessons, self.directory, network.state_dict())
-        weights, facts = _on_workers(self.job, plan)
-        network.load_state_dict(weights)
-        network.eval()
-        return FitResult(**{**facts, "validation": Validation(**facts["validation"])})
+        return self._train("network", network, lessons)
 
     def train_memory(self, lessons: Lessons) -> MemoryModel:
         frame = Frame.fit(lessons.train, lessons.encoder.schema)
         network = first_network(lessons.encoder, frame, self.config, self.first_memory)
-        weights, _ = _on_workers(self.job, self._plan("memory", lessons, None, network.state_dict()))
-        network.load_state_dict(weights)
-        memory = MemoryModel(network.eval(), lessons.encoder, frame, self.config, self.device)
+        result = self._train("memory", network, lessons)
+        memory = MemoryModel(network, lessons.encoder, frame, self.config, self.device, result)
         self.stand_ins[memory.name] = DistributedTerms(self.job, memory, self._parts(lessons))
         return memory
+
+    def _train(self, what: str, network: DualTransformer, lessons: Lessons) -> FitResult:
+        """The network comes out with the weights that the workers gave it."""
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for name in () if self.resume else (CHECKPOINT, MEMORY_CHECKPOINT, "log.jsonl"):
+                (self.directory / name).unlink(missing_ok=True)
+        weights, facts = _on_workers(self.job, self._plan(what, lessons, network.state_dict()))
+        network.load_state_dict(weights)
+        network.eval()
+        return FitResult(**{**facts, "validation": Validation(**facts["validation"])})
 
     def _parts(self, lessons: Lessons) -> int:
         return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
@@ -161,7 +163,7 @@ class RayTrainer(Trainer):
             partitions=parts,
         )
 
-    def _plan(self, what: str, lessons: Lessons, directory: Path | None, weights: dict[str, torch.Tensor]) -> _Plan:
+    def _plan(self, what: str, lessons: Lessons, weights: dict[str, torch.Tensor]) -> _Plan:
         """Everything the workers need, where they can read it."""
         place = self.job.place / what
         for name in _LESSONS:
@@ -169,7 +171,7 @@ class RayTrainer(Trainer):
         place.write_json(lessons.encoder.to_dict(), "encoder.json")
         place.write_json(self.config.to_dict(), "config.json")
         place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "first.safetensors")
-        return _Plan(what, place, directory, self.job.cluster.device, lessons.stopping is lessons.calibration)
+        return _Plan(what, place, self.directory, self.job.cluster.device, lessons.stopping is lessons.calibration)
 
 
 def _anew(place: Place, cluster: Cluster) -> Job:
@@ -259,15 +261,15 @@ def _loop(settings: dict[str, Any]) -> None:
     plan: _Plan = settings["plan"]
     lessons, config = plan.lessons(), Config.from_dict(plan.place.read_json("config.json"))
     device = torch.device(plan.device)
-    weights, facts = _TRAINED_BY[plan.what](plan, lessons, config, device)
+    weights, result = _TRAINED_BY[plan.what](plan, lessons, config, device)
     if ProcessGroup.current().rank == 0:
         plan.place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "last.safetensors")
-        plan.place.write_json(facts, "result.json")
+        plan.place.write_json(asdict(result), "result.json")
 
 
 def _train_network(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
+) -> tuple[dict[str, torch.Tensor], FitResult]:  # fmt: skip
     network = DualTransformer(lessons.encoder.fields, config.model, config.window.max_events)
     network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
     tensors, windows, validation = training_tensors(lessons, config, device)
@@ -282,12 +284,12 @@ def _train_network(
         directory=plan.directory,
         resume=plan.directory is not None,
     )
-    return network.state_dict(), json.loads(json.dumps(asdict(result)))
+    return network.state_dict(), result
 
 
 def _train_memory(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
+) -> tuple[dict[str, torch.Tensor], FitResult]:  # fmt: skip
     checkpoints, encoder = plan.directory, lessons.encoder
     frame = Frame.fit(lessons.train, encoder.schema)
     first = MemoryModel(new_network(encoder, frame, config), encoder, frame, config, device)
@@ -295,7 +297,8 @@ def _train_memory(
     model = MemoryModel.fit(
         lessons.train, lessons.stopping, encoder, config, device, checkpoints, checkpoints is not None, first
     )  # fmt: skip
-    return model.network.state_dict(), {}
+    assert model.result is not None  # it was fitted
+    return model.network.state_dict(), model.result
 
 
 _TRAINED_BY = {"network": _train_network, "memory": _train_memory}
