@@ -19,7 +19,7 @@ import numpy as np
 from measured import write_result
 from ustad.detector import Detector
 from ustad.simulate.simulation import simulate_tables
-from ustad.triage.verdict_weights import learn_weights, learned_scores
+from ustad.triage.verdict_weights import learn_weights, learned_score
 
 SEEDS, PEOPLE, DAYS = tuple(range(101, 109)), 300, 28
 VERDICTS, WRONG, A_DAY = (0, 50, 200), 0.1, 5.0
@@ -54,7 +54,7 @@ def is_wanted(row: Incident, unwanted: tuple[str, ...]) -> bool:
 
 def precision(town: list[Incident], weights: dict[str, float], unwanted: tuple[str, ...]) -> float:
     """Of the incidents that there is time for, the share that is wanted."""
-    score = learned_scores([row["score"] for row in town], [row["evidence"] for row in town], weights)
+    score = np.array([learned_score(row["score"], row["evidence"], weights) for row in town])
     number = round(A_DAY * DAYS / 2 * PEOPLE / 1000)
     return float(np.mean([is_wanted(town[i], unwanted) for i in np.argsort(-score, kind="stable")[:number]]))
 

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from settings_page import CONFIGS, PAGE, write_page, write_preset
 from ustad.cli.shared import resolve_config
 from ustad.config import PRESETS, Config, ConfigError, describe_settings
+from ustad.progress import UstadWarning
 from ustad.schema import EventSchema, Feature, mobility_schema, plural
 from ustad.tables import DataError
 
@@ -178,5 +179,15 @@ def test_settings_and_models_of_version_0_2_are_refused_in_one_line_that_says_wh
     assert "\n" not in str(told.value)
     with pytest.raises(ConfigError, match="another version of ustad, train it again"):
         Config.from_model(file)
-    with pytest.raises(ConfigError, match=r"known: best, quick, paper"):
-        Config.preset("fast")
+
+
+@pytest.mark.parametrize(("name", "now"), [("default", "best"), ("fast", "quick")])
+def test_presets_of_version_0_2_load_with_one_line_that_says_what_they_are_called_now(tmp_path, name, now):
+    with pytest.warns(UstadWarning, match=f"^the preset '{name}' is called '{now}' now$") as told:
+        assert Config.preset(name, seed=9) == Config.preset(now, seed=9)
+    assert len(told) == 1
+    (tmp_path / "c.yaml").write_text(f"preset: {name}\nseed: 9\n")
+    with pytest.warns(UstadWarning, match=f"called '{now}' now"):
+        assert Config.from_yaml(tmp_path / "c.yaml") == Config.preset(now, seed=9)
+    with pytest.warns(UstadWarning, match=f"called '{now}' now"), pytest.raises(ConfigError, match="unknown setting"):
+        Config.preset(name, **{"scoring.method": "habits"})

@@ -17,7 +17,7 @@ from ustad.triage.verdict_weights import (
     HIGHEST,
     learn_weights,
     learned_column,
-    learned_scores,
+    learned_score,
     read_verdicts,
     read_weights,
 )
@@ -85,7 +85,7 @@ def make_table(n=40, seed=3):
 @given(st.lists(st.floats(0, 3), min_size=3, max_size=3))
 def test_a_table_is_weighed_as_its_events_one_by_one(values):
     table, weights = make_table(), dict(zip(QUESTIONS, values, strict=True))
-    single = learned_scores(table["score"].to_pylist(), table["evidence"].to_pylist(), weights)
+    single = [learned_score(row["score"], row["evidence"], weights) for row in table.to_pylist()]
     np.testing.assert_allclose(learned_column(table, weights), single, rtol=1e-12)
     np.testing.assert_allclose(learned_column(table, {}), table["score"].to_numpy(), rtol=1e-12)
 

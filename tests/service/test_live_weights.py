@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from service_example import PlainScorer, a_stay, as_events, client_of, tiny_stays
 
+from ustad.clock import iso_date
 from ustad.config import ConfigError
-from ustad.page.queries import iso_day
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 
@@ -111,6 +111,6 @@ def test_a_day_that_is_unusual_for_everybody_is_noted_live_as_in_bulk(open_clien
         assert client.post("/v1/events", json={"events": stays[at : at + 100]}).status_code == 200
     client.app.state.service.note_days()
     about = client.get("/v1/about").json()
-    day = iso_day(19783 + snow)  # 2024-03-01
+    day = iso_date(19783 + snow)  # 2024-03-01
     assert about["days"] == {day: "unusual for everybody"}
     assert any(note.startswith(f"{day} was unusual for everybody: ") for note in about["notes"])

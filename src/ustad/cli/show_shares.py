@@ -1,6 +1,6 @@
 """`ustad score --explain N`: what the N highest scores are made of, printed and as explained.csv.
 
-A score by habits that is owed to the event before or after says so; shares are of each event by itself.
+A score is an event's own, and so are the shares of it.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from ustad import progress
 from ustad.config.sections import (
     ExtractionConfig,
     ModelConfig,
@@ -75,6 +76,9 @@ class Config:
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Config:
         """A named configuration, with changes by dotted name: `Config.preset("paper", **{"model.width": 32})`."""
+        if name in FORMER_PRESETS:
+            progress.warn(f"the preset '{name}' is called '{FORMER_PRESETS[name]}' now")
+            name = FORMER_PRESETS[name]
         if name not in PRESETS:
             near = difflib.get_close_matches(name, PRESETS, 1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -166,6 +170,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper": {"model.trips": "embedding", "scoring.knn_target": "masked"},
 }
+#: What presets of 0.2 are called now.
+FORMER_PRESETS = {"default": "best", "fast": "quick"}
 
 
 def describe_settings() -> list[dict[str, Any]]:

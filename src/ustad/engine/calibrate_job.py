@@ -50,7 +50,7 @@ def calibrate(
     job: Job, network: DualTransformer, encoder: Encoder, config: Config, *, train: pa.Table, week: pa.Table,
     first_day: int, partitions: int,
 ) -> ScoringModel:  # fmt: skip
-    """As `scoring.model.fit_reference`; `week` holds the calibration entities with their context."""
+    """As `network_model.fit_reference`; `week` holds the calibration entities with their context."""
     place, entity = job.place / "calibration", encoder.schema.entity
     context = _Context(place, _store(place, network, encoder, config), first_day, job.cluster.device)
     tasks = {}

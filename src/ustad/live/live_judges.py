@@ -58,7 +58,9 @@ def _(judge: PaperJudge[Any], *, device: Any, p_value: float, most: int) -> Live
 @singledispatch
 def share_live(judge: Any, model: Path, workers: int, *, p_value: float, most: int) -> Any:
     """The scorer of a judge in so many processes that load its `model` themselves, a `ShardedLive`."""
-    raise ConfigError("worker processes score by habits; this model scores by the paper's network alone")
+    raise ConfigError(
+        "worker processes are for the presets best and quick; this model scores by the paper's network alone"
+    )
 
 
 @share_live.register(AddingJudge)

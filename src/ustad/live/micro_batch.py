@@ -22,9 +22,9 @@ from ustad.habits.history import Habits
 from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
 from ustad.habits.usual import usual, usual_columns
-from ustad.live.one_judgement import add_sentences, first_known, join_numbers, plain_value
+from ustad.live.one_judgement import add_sentences, join_numbers, plain_value
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import Judgement, p_values
+from ustad.scoring.adding_judge import Judgement, first_known, p_values
 from ustad.scoring.evidence import evidence_of_one
 from ustad.ties import first_highest, raised
 

@@ -21,7 +21,7 @@ from ustad.habits.habit_words import ToldEvent
 from ustad.habits.measurements import fact_numbers
 from ustad.habits.one_comparison import compare_alone, usual_alone, usual_row
 from ustad.live.prepared_event import LiveEvent
-from ustad.scoring.adding_judge import SMALLEST, join_sentences
+from ustad.scoring.adding_judge import SMALLEST, first_known, join_sentences
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.looks import Looks
 from ustad.ties import highest_of, raised
@@ -167,8 +167,3 @@ def _find_kind(looks: Looks, about: Mapping[str, str], shares: Mapping[str, floa
         return "predictable"
     tail = looks.doubt.log10_tail_of(doubt)
     return "unsure" if (tail if tail == tail else 0.0) <= raised(UNSURE) else "predictable"
-
-
-def first_known(values: Iterable[float | None]) -> float | None:
-    """What the first source says that says it."""
-    return next((value for value in values if value is not None), None)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from ustad import __version__, progress
+from ustad.clock import iso_date
 from ustad.page import queries
 from ustad.page import records as r
 from ustad.page.event_details import History, event_detail, event_details, movements, usual_places
@@ -180,7 +181,7 @@ def _for_all(
         "/v1/about": {**_about(run, title), **about},
         "/v1/summary": summary,
         "/v1/run": facts,
-        "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},
+        "/v1/lanes": {"first": iso_date(span[0]), "last": iso_date(span[1]), "lanes": rows},
         "/v1/alerts": {"alerts": _lines(connection, run_scores, choice)},
     }
 

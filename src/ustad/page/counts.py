@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
-from ustad.clock import local_time
+from ustad.clock import iso_date, local_time
 from ustad.geo import snap_to_grid
-from ustad.page.queries import E, iso_day
+from ustad.page.queries import E
 from ustad.tables import TIMESTAMP
 
 HOURS, MICROSECONDS_PER_HOUR = 24, 3_600_000_000
@@ -31,7 +31,7 @@ def count_people(
         for (hour, lat, lon), people in _count_day(connection, day, metres):
             if people >= least:
                 yield {
-                    "day": iso_day(day), "hour": int(hour), "lat": lat if metres > 0 else None,
+                    "day": iso_date(day), "hour": int(hour), "lat": lat if metres > 0 else None,
                     "lon": lon if metres > 0 else None, "people": people // least * least,
                 }  # fmt: skip
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ustad.clock import iso_date
 from ustad.geo import haversine_km
-from ustad.page.queries import iso_day
 
 #: Days shown before and after the event.
 BEFORE, AFTER = 28, 14
@@ -44,7 +44,7 @@ def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[
         covers = np.flatnonzero((start <= moment) & (moment < end))
         where = int(covers[0]) if len(covers) else -1
         days.append({
-            "day": iso_day(day),
+            "day": iso_date(day),
             "at": (rows[where]["category"] or "unknown") if where >= 0 else None,
             "here": bool(where >= 0 and is_here[where]),
             "visits": int(np.sum(is_here & (columns["day"] == day))),
@@ -53,8 +53,8 @@ def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[
     last_learnt = max(
         (int(day) for row, day in zip(rows, columns["day"], strict=True) if row["score"] is None), default=None
     )
-    until = iso_day(last_learnt) if last_learnt is not None and 0 <= today - last_learnt <= HISTORY_STANDS else None
-    return {"minute": float(middle % MINUTES), "today": iso_day(today), "days": days, "learnt_until": until}
+    until = iso_date(last_learnt) if last_learnt is not None and 0 <= today - last_learnt <= HISTORY_STANDS else None
+    return {"minute": float(middle % MINUTES), "today": iso_date(today), "days": days, "learnt_until": until}
 
 
 def _find_own(rows: list[Any], at: int) -> np.ndarray:

@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
+from ustad.clock import iso_date
 from ustad.page import records as r
-from ustad.page.queries import E, V, events_by_key, iso, iso_day
+from ustad.page.queries import E, V, events_by_key, iso
 from ustad.page.store import Row, chunks, now, recount, with_own_scores
 from ustad.triage.hiding import HidingRule
 
@@ -110,7 +111,7 @@ def preview(connection: Connection, rule: HidingRule) -> dict[str, Any]:
         n_confirmed += connection.execute(query.where(E.key.in_(part), V.verdict == "confirmed")).scalar_one()
     examples = sorted(events_by_key(connection, keys[:500]), key=lambda e: (-e["score"], e["id"]))[:PREVIEW_LINES]
     return {
-        "first_day": iso_day(first) if last is not None else None, "alerts": alerts, "hidden": len(keys),
+        "first_day": iso_date(first) if last is not None else None, "alerts": alerts, "hidden": len(keys),
         "confirmed": n_confirmed, "examples": examples,
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, literal_column,
 from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.agent_order import order_note
-from ustad.clock import EPOCH
+from ustad.clock import iso_date
 from ustad.page import records as r
 from ustad.page.other_stays import add_other_stays
 from ustad.page.store import chunks
@@ -119,7 +119,7 @@ def event_answer(row: Any) -> dict[str, Any]:
     } if has_verdict else None  # fmt: skip
     return {
         "id": str(row.key), "event_id": row.event_id, "agent_id": row.agent, "started_at": iso(row.started_at),
-        "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
+        "finished_at": iso(row.finished_at), "day": iso_date(row.day), "timezone": row.timezone,
         "lat": row.lat, "lon": row.lon, "category": row.category, "place_name": row.place_name, "score": row.score,
         "p_value": row.p_value, "alert": bool(row.alert), "final": bool(row.final),
         "incident_id": row.incident, "echo": bool(row.echo), "with_it": None, "led_by": None,
@@ -287,7 +287,7 @@ def lanes(
         cell_rows = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
         for row in cell_rows:
             cells[row.agent].append({
-                "day": iso_day(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
+                "day": iso_date(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
                 "worst": str(row.worst), "reason": row.reason, "kind": row.kind, "echo": bool(row.echo),
             })  # fmt: skip
     return total, [{"agent_id": name, "cells": sorted(cells[name], key=lambda c: c["day"])} for name in names]
@@ -321,7 +321,7 @@ def odd_days(connection: Connection, both: tuple[int, int] | None) -> list[dict[
     query = select(D.day, func.sum(D.n_events).label("events")).group_by(D.day).order_by(D.day).limit(ODD_DAYS)
     beyond = (D.day < both[0], D.day > both[1])  # each for itself: an "or" of both would read every day
     rows = [row for outside in beyond for row in connection.execute(query.where(outside))]
-    return [{"day": iso_day(row.day), "events": int(row.events)} for row in rows[:ODD_DAYS]]
+    return [{"day": iso_date(row.day), "events": int(row.events)} for row in rows[:ODD_DAYS]]
 
 
 def totals(connection: Connection) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def totals(connection: Connection) -> dict[str, Any]:
     return {
         "events": int(n_scored or 0), "agents": int(n_known), "alerts": int(n_alerts or 0), "days": n_days,
         "hidden": int(connection.execute(select(func.count()).select_from(r.events).where(HIDDEN)).scalar_one()),
-        "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
+        "first_day": iso_date(both[0]) if both else None, "last_day": iso_date(both[1]) if both else None,
         "alert_score": lowest, "alert_p_value": likeliest, "unusual": _count_unusual(connection, lowest),
         "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,
         "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
@@ -390,10 +390,6 @@ def frequent_categories(connection: Connection) -> list[str]:
 def iso(microseconds: int) -> str:
     """ISO 8601 in UTC."""
     return (START + timedelta(microseconds=int(microseconds))).isoformat().replace("+00:00", "Z")
-
-
-def iso_day(day: int) -> str:
-    return (EPOCH + timedelta(days=int(day))).isoformat()
 
 
 def microseconds(moment: datetime) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ustad.clock import iso_date
 from ustad.page import records as r
-from ustad.page.queries import E, V, iso_day
+from ustad.page.queries import E, V
 from ustad.page.store import chunks
 from ustad.page.stored_evidence import unpack_evidence
 from ustad.triage.verdict_weights import is_alert_by_weights
@@ -37,7 +38,7 @@ def preview_weights(connection: Connection, weights: Mapping[str, float], p_valu
         counts["go"] += was and not is_alert
         counts["confirmed"] += was and not is_alert and row.verdict == "confirmed"
         counts["come"] += is_alert and not was
-    return {"first_day": iso_day(first) if last is not None else None, **counts}
+    return {"first_day": iso_date(first) if last is not None else None, **counts}
 
 
 def _read_evidence(connection: Connection, keys: list[int]) -> dict[int, list[dict[str, Any]]]:

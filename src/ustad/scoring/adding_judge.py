@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +43,12 @@ from ustad.ties import first_highest, raised
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
-#: Files of a model directory with what the judge knows, and what its sources leave to it.
+#: Files of a model directory with what the judge knows, and what its sources leave to it. Stored models have these
+#: names, which are of the first source; the files hold what is of all sources.
 TENSORS, FACTS = "habits.safetensors", "habits.json"
 #: The array of pairs of people there.
 TOGETHER = "together"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Judgement:
 
     def uncertainty(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Noise and doubt of each event, None where no source knows them."""
-        return _first(one.noise for one in self.answers), _first(one.doubt for one in self.answers)
+        return first_known(one.noise for one in self.answers), first_known(one.doubt for one in self.answers)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class AddingJudge:
         period = _period(week)
         groups = Groups.of(period.entity, period.entity_key, calibrates)
         weights = unit_weights(source.looks for source in (history, *others))
-        looks, score = Looks.of_week(raw, _first(one.doubt for one in answers), groups, weights)
+        looks, score = Looks.of_week(raw, first_known(one.doubt for one in answers), groups, weights)
         is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
         agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
@@ -175,7 +177,7 @@ class AddingJudge:
         leads, about = (
             np.array(names, dtype=object)[highest] for names in (list(shares), [part_of.get(name) for name in shares])
         )
-        doubt = _first(one.doubt for one in answers)
+        doubt = first_known(one.doubt for one in answers)
         kind = np.full(len(leads), "predictable", dtype=object)
         if doubt is not None and self.looks.doubt is not None:
             kind[np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)] = "unsure"
@@ -362,8 +364,8 @@ def join_sentences(lead: str, parts: Iterable[tuple[Iterable[str], str]]) -> str
     return " ".join(text for _, text in in_order) or None
 
 
-def _first(values: Iterable[Any]) -> Any:
-    """The first that is known."""
+def first_known(values: Iterable[T | None]) -> T | None:
+    """What the first source says that says it."""
     return next((value for value in values if value is not None), None)
 
 

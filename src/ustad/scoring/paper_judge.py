@@ -131,7 +131,7 @@ class PaperJudge(Generic[Model]):
         return Standing(list(ranks), tail, tail.log10_tail(normal))
 
     def settle(self, measurements: pa.Table, standing: Standing) -> pa.Table:
-        model, parts = self.model, parts_of_table(read_measurements(measurements), self.model.scored_terms)
+        model, parts = self.model, parts_to_judge(read_measurements(measurements), self.model.scored_terms)
         judgement = judge(parts, standing)
         percentiles = 1 - np.power(10.0, judgement.tails)
         doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
@@ -155,7 +155,7 @@ class PaperJudge(Generic[Model]):
     def tell(
         self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, *, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
-        judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored_terms), standing)
+        judgement = judge(parts_to_judge(read_measurements(event_scores), self.model.scored_terms), standing)
         codes, names = agent_codes(event_scores[self.schema.entity])
         worst = worst_rows(judgement.score, codes)
         rows = np.arange(len(event_scores) if request.reasons == "all" else 0)
@@ -251,7 +251,7 @@ def _evidence(measurements: pa.Table, parts: Parts, judgement: Judgement) -> pa.
     return evidence_column(answers, portions, numbers)
 
 
-def parts_of_table(table: pa.Table, names: Sequence[str]) -> Parts:
+def parts_to_judge(table: pa.Table, names: Sequence[str]) -> Parts:
     """What judging needs, read back from a table (errors are in people's units there, so they are left out)."""
 
     def column(name: str) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 In: finished events. Out: their rows of the score table, the same as batch scoring gives with the window `past`. The
 live scorer holds the recent events of agents. It reads them from the store when an agent comes that it does not hold,
-and drops those of the agents that were quiet longest. Scores come from habits (presets `best` and `quick`) or from the
-paper's network (`paper`); either way by the same few calls.
+and drops those of the agents that were quiet longest. Scores come from habits (preset `quick`), from
+habits and a network (`best`) or from the paper's network (`paper`); always by the same few calls.
 """
 
 from __future__ import annotations

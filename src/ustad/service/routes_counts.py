@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 
-from ustad.clock import EPOCH
+from ustad.clock import EPOCH, iso_date
 from ustad.page.counts import count_people
-from ustad.page.queries import iso_day, span
+from ustad.page.queries import span
 from ustad.service.errors import InvalidError
 from ustad.service.keys import COUNTS, READERS, Caller, needs
 from ustad.service.openapi import ERRORS, text_answer
@@ -74,7 +74,7 @@ def counts(
             rows = list(count_people(connection, begin, end, metres=metres, least=least))
     if form == "csv":
         return Response(_csv(rows), media_type="text/csv")
-    ends = (iso_day(day) if day is not None else None for day in (begin, end))
+    ends = (iso_date(day) if day is not None else None for day in (begin, end))
     return dict(zip(("first", "last"), ends, strict=True)) | {"metres": metres, "least": least, "counts": rows}
 
 

@@ -17,11 +17,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BeforeValidator
 
 from ustad import __version__
-from ustad.clock import EPOCH
+from ustad.clock import EPOCH, iso_date
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS, describe_rate
-from ustad.page.queries import Filter, iso_day, microseconds
+from ustad.page.queries import Filter, microseconds
 from ustad.page.store import DISK_FULL
 from ustad.service import errors, examples
 from ustad.service import messages_page as page
@@ -157,9 +157,9 @@ def _facts(service: Any) -> dict[str, Any]:
     drift = service.pipeline.drift
     is_live = drift.alarm.days > 0 or not facts.get("drift")
     days = facts.get("days") or {}
-    new = [one for one in service.unusual_days if iso_day(one.day) not in days]  # a run has said its own
+    new = [one for one in service.unusual_days if iso_date(one.day) not in days]  # a run has said its own
     words = [describe_day(one, None, service.schema.event_word) + "." for one in new]
-    facts = {**facts, "days": {**days, **{iso_day(one.day): "unusual for everybody" for one in new}}}
+    facts = {**facts, "days": {**days, **{iso_date(one.day): "unusual for everybody" for one in new}}}
     least = getattr(service.scorer, "least_rate", None)
     rate = facts.get("rate") if least is None else describe_rate(least)
     notes = [*facts["notes"], *getattr(service.scorer, "notes", []), *drift.notes(), *words]
@@ -212,7 +212,7 @@ def lanes(
             raise InvalidError("at most a year of days goes into one answer")
         total, rows = queries.lanes(connection, filters, begin, end, limit=limit, offset=offset)
     return {
-        "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": rows
+        "total": total, "offset": offset, "first": iso_date(begin), "last": iso_date(end), "lanes": rows
     }  # fmt: skip
 
 

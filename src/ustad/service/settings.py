@@ -60,7 +60,7 @@ class Settings:
     max_batch: int = setting(2_000, "more events in one request are refused with 413")
     max_fixes: int = setting(20_000, "more fixes in one request are refused with 413")
     max_queue: int = setting(4_000, "more events waiting to be scored are answered with 429 and Retry-After")
-    workers: int = setting(1, "processes that score by habits side by side, each some of the agents")
+    workers: int = setting(1, "processes that score side by side, each some of the agents; not with the preset paper")
     micro_batch: int = setting(128, "events scored together, across requests")
     max_live_agents: int = setting(20_000, "agents whose window is held in memory; the others are read when they come")
 

@@ -72,12 +72,6 @@ def is_alert_by_weights(p_value: float, evidence: Evidence, weights: Mapping[str
     return surprise >= lowered(-math.log10(limit))
 
 
-def learned_scores(scores: Sequence[float], evidence: Sequence[Evidence], weights: Mapping[str, float]) -> np.ndarray:
-    """The same of many: float64 [N]."""
-    pairs = zip(scores, evidence, strict=True)
-    return np.array([learned_score(score, answers, weights) for score, answers in pairs], np.float64)
-
-
 def save_weights(weights: Mapping[str, float], verdicts: int, path: Path) -> None:
     write_json({"verdicts": verdicts, "weights": dict(weights)}, path)
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from ustad.events.observed import DAY_MINUTES
 from ustad.network.inference.inference_kernels import gelu
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW
+from ustad.network.live.compiled_pass import weight_array
 from ustad.network.place_counts import DURATION_BINS, START_BINS, duration_bin
 from ustad.network.place_memory import AREA_KM, FLOOR
 
@@ -80,7 +81,7 @@ class CompiledHeads:
         start, duration = own.start[2], own.duration[2]
         assert isinstance(start, nn.Linear)
         assert isinstance(duration, nn.Linear)
-        self.shared = tuple(_array(weights) for weights in (
+        self.shared = tuple(weight_array(weights) for weights in (
             heads.hidden, heads.where, heads.bias, heads.when, start.weight.t(), start.bias, duration.weight.t(),
             duration.bias, own.start_bin.weight, own.trust, memory.new_token, memory.category.weight,
             own.kind.weight.t(), own.kind.bias, own.reach.weight.t(), own.reach.bias, heads.spread,
@@ -89,7 +90,7 @@ class CompiledHeads:
     def know(self, entities: EntityMaps) -> tuple[np.ndarray, ...]:
         """What is needed of the only entity, as arrays that share its memory."""
         memory, pointers = entities.memory, entities.pointers
-        return tuple(_array(values[0]) for values in (
+        return tuple(weight_array(values[0]) for values in (
             pointers.places, pointers.places_bias[:, 0], pointers.around, pointers.around_bias[:, 0], memory.tokens,
             memory.absent, memory.x, memory.y, memory.starts, memory.durations,
         ))  # fmt: skip
@@ -102,10 +103,6 @@ class CompiledHeads:
             t.duration, t.is_timed, t.is_wide, (t.earlier_bins, t.shortest, t.longest),
         )  # fmt: skip
         return dict(zip((*RAW, NOISE, DOUBT), answers, strict=True))
-
-
-def _array(values: Tensor) -> np.ndarray:
-    return values.detach().contiguous().numpy()
 
 
 @_compile

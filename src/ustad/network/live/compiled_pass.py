@@ -27,14 +27,14 @@ class CompiledPass:
         self.has_vectors = bool(tokenizer.vector_sizes)
         self.offsets = tokenizer.offsets.numpy()
         tokens = tuple(
-            _array(values) for values in (tokenizer.weight, tokenizer.bias, tokenizer.table, tokenizer.missing)
+            weight_array(values) for values in (tokenizer.weight, tokenizer.bias, tokenizer.table, tokenizer.missing)
         )
         feature_blocks = tuple(_weights(block) for block in passes.feature_blocks)
         event_blocks = tuple(_weights(block) for block in passes.event_blocks)
         heads, epsilon = passes.event_blocks[0].heads, passes.event_blocks[0].epsilon
         tables = (network.position, network.day_position, network.memory.weekday)
-        positions = (_array(network.masked_token), *(_array(table.weight) for table in tables))
-        norm = (_array(network.norm.weight), _array(network.norm.bias))
+        positions = (weight_array(network.masked_token), *(weight_array(table.weight) for table in tables))
+        norm = (weight_array(network.norm.weight), weight_array(network.norm.bias))
         self.feature_arrays = (tokens, feature_blocks, heads, epsilon)
         self.event_arrays = (positions, event_blocks, norm)
         self.settings = (heads, epsilon, network.norm.eps)
@@ -47,9 +47,9 @@ class CompiledPass:
         """What is needed of the only entity, as arrays that share its memory."""
         maps = entities.place_maps
         keys, biases, values = (
-            tuple(_array(getattr(one, name)[0]) for one in maps) for name in ("keys", "bias", "values")
+            tuple(weight_array(getattr(one, name)[0]) for one in maps) for name in ("keys", "bias", "values")
         )
-        return (_array(entities.own[0]), _array(entities.memory.absent[0])), keys, biases, values
+        return (weight_array(entities.own[0]), weight_array(entities.memory.absent[0])), keys, biases, values
 
     def states(
         self, embeddings: np.ndarray, window: np.ndarray, entity_arrays: tuple[Arrays, Arrays, Arrays, Arrays]
@@ -60,13 +60,14 @@ class CompiledPass:
         return states_of_last(embeddings, window, *entity_arrays, positions, blocks, heads, epsilon, norm, norm_epsilon)
 
 
-def _array(values: Tensor) -> np.ndarray:
+def weight_array(values: Tensor) -> np.ndarray:
+    """A tensor of the CPU as a compiled function reads it."""
     return values.detach().contiguous().numpy()
 
 
 def _weights(block: FastBlock) -> Arrays:
     maps = (block.qkv, block.out, block.up, block.down, block.query, block.key_value)
-    return tuple(_array(values) for one in maps for values in (one.weight, one.bias))
+    return tuple(weight_array(values) for one in maps for values in (one.weight, one.bias))
 
 
 @compile_pass
