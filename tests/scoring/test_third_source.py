@@ -132,7 +132,7 @@ def test_its_answers_are_calibrated_added_up_and_shown(judges, life, week):
 
 def test_habits_that_are_learnt_while_it_is_trained_are_the_same(life, week, monkeypatch):
     """A GPU trains, and meanwhile the CPU learns habits: as if one came after the other."""
-    monkeypatch.setattr(Trainer, "train_others", lambda self, lessons: ((Weather(),), {"epochs": 1}))
+    monkeypatch.setattr(Trainer, "train_networks", lambda self, lessons: ((Weather(),), {"epochs": 1}))
     encoder = SimpleNamespace(schema=SCHEMA)
     lessons = Lessons(encoder, between(life, 0, 21), *split_entities(between(life, 21, 28), SCHEMA.entity))
     scores = []
