@@ -211,7 +211,7 @@ def test_false_discoveries_beyond_the_reference_are_warned_about_over_parts():
         for a in (0, 1)
     }
     found = raise_alerts(rule, told, 7.0, 300)
-    assert found.warnings == flag_events(p, -np.log10(p), none, rule, reference=300)[1].warnings
+    assert found.warnings == flag_events(p, -np.log10(p), none, rule, days=7.0, reference=300)[1].warnings
     assert "rarer than one in the 300 reference events" in found.warnings[0]
 
 
