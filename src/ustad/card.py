@@ -45,15 +45,12 @@ def card(facts: dict[str, Any], config: Config, schema: EventSchema, scores_by: 
 
 def _fit(facts: dict[str, Any], config: Config, scores_by: str) -> str:
     """What scores, and how its network was trained where it has one."""
-    if config.model.network == "none":
+    if "validation_loss" not in facts:
         return f"- {scores_by}: counts and hours of each history; no network, seed {facts['seed']}\n"
-    lines = f"- {scores_by}\n"
-    if "validation_loss" in facts:
-        lines += (
-            f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
-            f"({facts['seconds']} s on {facts['device']})\n"
-        )
-    return lines + (
+    return (
+        f"- {scores_by}\n"
+        f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
+        f"({facts['seconds']} s on {facts['device']})\n"
         f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
         f"{config.scoring.samples} samples, seed {facts['seed']}\n"
     )

@@ -23,7 +23,7 @@ from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.judges import Trainer, check_calendar, describe, load_judge, paper_judge
+from ustad.judges import Trainer, check_calendar, describe, has_network, load_judge, paper_judge
 from ustad.network_model import ScoringModel
 from ustad.periods import (
     Lessons,
@@ -56,7 +56,7 @@ class Detector:
 
     def __init__(self, config: Config | str = "best", device: str = "auto") -> None:
         self.config = Config.preset(config) if isinstance(config, str) else config
-        self.device = choose_device(device, network=self.config.model.network != "none")
+        self.device = choose_device(device, network=has_network(self.config))
         self.encoder: Encoder | None = None
         self.judge: Judge | None = None  # ours or the paper's, with its sources of evidence
         self.trips = TripFeatures("none")

@@ -53,6 +53,11 @@ def describe(config: Config, schema: EventSchema | None) -> str:
     return WORDS[config.model.network][schema is not None and bool(value_features(schema))]
 
 
+def has_network(config: Config) -> bool:
+    """Whether any network is trained or asked."""
+    return config.model.network != "none"
+
+
 def is_by_paper(config: Config) -> bool:
     """Whether the paper's judge scores; else ours."""
     return config.model.network == "dual"

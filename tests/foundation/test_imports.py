@@ -283,7 +283,7 @@ def test_nobody_else_asks_which_judge_scores():
 #: Rooms that see evidence alone; names that tell whose it is, and questions and columns that one source alone has.
 SEE_EVIDENCE = ("page", "service", "engine", "live", "triage", "cli")
 WHOSE = re.compile(r"HABIT|(by|of|is)_(habits|network|paper|memory)$")
-SOURCES = {"habits", "network", "memory", "dual"}
+SOURCES = {"habits", "network", "memory", "dual", "own_values"}
 OF_ONE_SOURCE = {"recurrence", "elsewhere", "visits_now", "km_from_own_places", "new_place"}
 
 
@@ -315,11 +315,18 @@ def test_rooms_that_see_evidence_do_not_ask_whose_it_is():
     asking = {
         (str(path.relative_to(SOURCE)), ast.unparse(condition))
         for path in modules()
-        if room(path) in SEE_EVIDENCE
+        if room(path) in SEE_EVIDENCE or path.stem in ("detector", "card", "notebook", "scores")
         for condition in find_conditions(ast.parse(path.read_text()))
         if asks_which_source(condition)
     }
     assert asking == set()
+
+
+def test_scripts_of_the_page_do_not_ask_whose_evidence_is():
+    scripts = sorted((SOURCE / "page" / "web").glob("*.js"))
+    assert len(scripts) > 10
+    for script in scripts:
+        assert not re.search(r"\.(habits|network|memory|own_values)\b", script.read_text()), script.name
 
 
 @pytest.mark.parametrize(

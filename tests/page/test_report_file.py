@@ -312,7 +312,7 @@ def test_a_case_holds_the_weeks_before_and_the_scored_ones(page):
 def test_shares_of_a_score_by_the_network_sum_to_one(page):
     for line in page.lines[:5]:
         detail = page.detail(line)
-        assert detail["habits"] is None
+        assert detail["questions"] is None
         assert sum(f["share"] for f in detail["features"]) + detail["knn"]["share"] == pytest.approx(1.0, abs=1e-5)
 
 
@@ -324,7 +324,7 @@ def test_shares_of_a_score_by_habits_are_its_own_and_nothing_else_speaks(tmp_pat
     told = {row["stay_id"]: row for row in events.to_pylist()}
     for line in [line for line in parsed.lines if line["alert"]]:
         detail, row = parsed.detail(line), told[int(line["event_id"])]
-        assert {t["name"]: t["share"] for t in detail["habits"]["terms"]} == {
+        assert {t["name"]: t["share"] for t in detail["questions"]["terms"]} == {
             one["name"]: pytest.approx(one["share"], rel=1e-6) for one in row["evidence"]
         }
         assert [f["share"] for f in detail["features"]] == [0.0] * len(detail["features"])

@@ -95,7 +95,7 @@ def test_every_share_of_the_score_is_shown_once_whoever_was_asked(run, names, se
     ]
     assert details
     for detail in details:
-        listed = detail["habits"]["terms"] if detail["habits"] else []
+        listed = detail["questions"]["terms"] if detail["questions"] else []
         shares = [one["share"] for one in (*listed, *detail["features"], detail["knn"])]
         assert sum(shares) == pytest.approx(1.0, abs=1e-5)
         assert {one["name"] for one in listed} in ({*names}, set())

@@ -146,7 +146,7 @@ def test_bytes_of_others_are_refused(sharded):
 def test_only_models_of_habits_and_one_process_or_more(world):
     with pytest.raises(ConfigError, match="1 or more, got 0"):
         ShardedLive(world[2], world[0], 0)
-    with pytest.raises(ConfigError, match="score by habits"):
+    with pytest.raises(ConfigError, match="presets best and quick"):
         share_live(object(), world[2], 2, p_value=0.001, most=9)
 
 

@@ -116,8 +116,8 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert all(e["final"] for e in live.values())
     highest = first
     case = served.get(f"/v1/events/{highest['id']}").json()
-    assert case["habits"]["new_place"] is True
-    assert case["habits"]["terms"][0]["surprise"] > 1
+    assert case["questions"]["new_place"] is True
+    assert case["questions"]["terms"][0]["surprise"] > 1
 
 
 def test_two_processes_score_as_one_does(tiny_run: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def send(client: Any, days: int = 4, after: int = 24) -> list[dict[str, Any]]:
 
 def alert_of(event: dict[str, Any], detail: dict[str, Any], limit: float) -> bool:
     """The slow way: the score times the mean weight of its questions, by their shares."""
-    terms = detail["habits"]["terms"]
+    terms = detail["questions"]["terms"]
     factor = sum(t["share"] * WEIGHTS.get(t["name"], 1.0) for t in terms) if sum(t["share"] for t in terms) else 1.0
     assert event["score"] == pytest.approx(-np.log10(event["p_value"]), abs=1e-6)
     return event["score"] * factor >= -np.log10(limit)

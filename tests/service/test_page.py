@@ -105,7 +105,7 @@ def test_the_slider_recounts_at_once(visit: Visit) -> None:
 def test_a_case_shows_timeline_map_and_what_was_expected(visit: Visit) -> None:
     page = visit.go()
     page.click(".alerts li a")
-    page.wait_for_selector(".drawer .habits")
+    page.wait_for_selector(".drawer .questions")
     page.wait_for_selector(".map[data-drawn]")
     assert page.locator(".timeline .stay").count() > 50
     assert page.locator(".timeline .stay.chosen").count() >= 1
@@ -188,7 +188,7 @@ def test_the_chart_of_scores_tells_an_event_opens_it_and_zooms(visit: Visit) -> 
 def test_a_case_scored_by_the_network_says_the_share_of_the_distance_to_known_events(visit: Visit) -> None:
     def by_network(route: Any) -> None:
         told = route.fetch().json()
-        route.fulfill(json={**told, "habits": None, "knn": {"distance": 0.7, "pct": 0.99999, "share": 0.61}})
+        route.fulfill(json={**told, "questions": None, "knn": {"distance": 0.7, "pct": 0.99999, "share": 0.61}})
 
     page = visit.go()
     page.route("**/v1/events/*", by_network)
@@ -308,7 +308,7 @@ def test_a_live_alert_appears_by_itself(visit: Visit, newcomer: str) -> None:
     later = a_stay(newcomer, hour=2006, hours=1)
     assert httpx.post(visit.url + "/v1/events", json={"events": [later]}, timeout=PATIENCE).status_code == 200
     page.reload()
-    page.wait_for_selector(".drawer .habits")
+    page.wait_for_selector(".drawer .questions")
 
 
 def test_a_day_of_the_filter_is_the_local_day_of_an_alert(visit: Visit, newcomer: str) -> None:

@@ -24,7 +24,7 @@ def addresses(server: Server) -> list[tuple[str, str]]:
     alert = httpx.get(server.url + "/v1/alerts", timeout=PATIENCE).json()["alerts"][0]
     agent = f"/agent/{alert['agent_id']}"
     return [
-        ("/", ".alerts li"), (f"{agent}?event={alert['id']}", ".drawer .habits"), (agent, ".map[data-drawn]"),
+        ("/", ".alerts li"), (f"{agent}?event={alert['id']}", ".drawer .questions"), (agent, ".map[data-drawn]"),
         ("/cases", "main .panel"), ("/rules", "main .panel"),
     ]  # fmt: skip
 

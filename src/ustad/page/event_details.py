@@ -112,7 +112,7 @@ _DETAILS = select(r.details.c.key, r.details.c.content)
 
 def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[str, Any]:
     """What the score was made from, and nothing else. Questions about one feature stand with it: percentiles,
-    uncertainties, shares. Where there are others, all stand in a list (`habits`), and features show expectations."""
+    uncertainties, shares. Where there are others, all stand in a list (`questions`), and features show expectations."""
     evidence, questions = unpack_evidence(content), Layout.of(schema).questions
     if stands_apart(evidence, questions):
         terms = {questions[one["name"]][0] for one in evidence if one["name"] in questions}
@@ -120,11 +120,11 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
         return {
             "features": _features(features, row, content, {}, only=EXPECTATION),
             "knn": NO_NEIGHBOURS,
-            "habits": {"terms": _questions(evidence, schema), **unpack_facts(content)},
+            "questions": {"terms": _questions(evidence, schema), **unpack_facts(content)},
         }
     share = _shares(schema, evidence)
     knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share[WHOLE_EVENT]}
-    return {"features": _features(schema.features, row, content, share), "knn": knn, "habits": None}
+    return {"features": _features(schema.features, row, content, share), "knn": knn, "questions": None}
 
 
 def _is_of_visits(feature: Feature, schema: EventSchema) -> bool:

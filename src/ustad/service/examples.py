@@ -36,7 +36,7 @@ VALUES: dict[str, Any] = {
     "FeatureAnswer.name": "duration", "FeatureAnswer.label": "duration", "display": "duration", "unit": "min",
     "FeatureAnswer.kind": "numeric", "scored": True, "pct": 0.998, "surprise": 2.7, "loss": 3.1, "au": 0.21, "eu": 0.02,
     "expected": 75.0, "error": 255.0, "spread": 30.0, "observed": 330.0, "distance": 0.84,
-    "HabitTerm.name": "distance", "HabitTerm.label": "how far from its own places",
+    "Question.name": "distance", "Question.label": "how far from its own places",
     # a run and the service
     "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
     "roles": ["read", "verdict"], "live": True, "devices": True, "has_place": True, "alerts_per_day": 20.0,

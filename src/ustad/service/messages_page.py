@@ -240,7 +240,7 @@ class Distance(BaseModel):
     share: float
 
 
-class HabitTerm(BaseModel):
+class Question(BaseModel):
     """A question about an event; `surprise` is −log10 of how rare the answer is."""
 
     name: str
@@ -249,11 +249,11 @@ class HabitTerm(BaseModel):
     share: float
 
 
-class Habits(BaseModel):
+class Questions(BaseModel):
     """What a score is made of where questions are about more than one feature, and the plain facts behind it."""
 
     model_config = ConfigDict(extra="allow")
-    terms: list[HabitTerm]
+    terms: list[Question]
 
 
 class KnownEvent(OtherEvent):
@@ -343,16 +343,16 @@ class DaysHere(BaseModel):
 
 
 class EventDetail(BaseModel):
-    """`habits` is null where features show every question. `cases` are those that hold the incident. Only alerts have
-    `company`. `days` is null for an event without a place or a length. `learned_score` is null where no learnt weights
-    are in use."""
+    """`questions` is null where features show every question. `cases` are those that hold the incident. Only alerts
+    have `company`. `days` is null for an event without a place or a length. `learned_score` is null where no learnt
+    weights are in use."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
     knn: Distance
     history_days: float | None
     learned_score: float | None
-    habits: Habits | None
+    questions: Questions | None
     nearest: list[KnownEvent]
     usually: Usually
     days: DaysHere | None

@@ -28,7 +28,7 @@ export function drawer(detail, about, act) {
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,
     scored && !frozen ? casesOf(event, detail.cases || [], about) : null,
-    detail.habits ? habits(detail.habits, about) : null,
+    detail.questions ? questions(detail.questions, about) : null,
     detail.features.length ? features(detail, about) : null,
     usually(detail.usually, about),
     detail.company ? company(detail.company) : null,
@@ -60,9 +60,9 @@ export function joinedBy(event, { incident, before }) {
   return "again here at about the same hour, within a week";
 }
 
-// --------------------------------------------------------------------------------------------- habits
-// What makes a score by habits: each question with its share, and the plain facts behind it.
-function habits(found, about) {
+// --------------------------------------------------------------------------------------------- questions
+// What makes a score: each question with its share, and the plain facts behind it.
+function questions(found, about) {
   const facts = [];
   if (found.new_place) facts.push("Not one of their own places in the days learnt from.");
   if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of their ${say.plural(about.event_word)} here since the model was made.`);
@@ -70,14 +70,14 @@ function habits(found, about) {
   const speaks = found.terms.filter((t) => t.share >= 0.005), context = found.terms.filter((t) => t.share < 0.005 && t.surprise >= UNREMARKABLE), rest = found.terms.filter((t) => t.share < 0.005 && t.surprise < UNREMARKABLE);
   const rarity = (t) => h("span", { class: "hint" }, ` · ${say.rare(10 ** -t.surprise)} usual events`), meter = (share) => h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * share)}%` } }));
   return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
-    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", {}, meter(t.share), `${t.label}: ${Math.round(100 * t.share)} % of the score`, speaks.length > 1 ? rarity(t) : null)), context.map((t) => h("li", { class: "context" }, meter(0), `${t.label}: not counted`, rarity(t)))),
+    h("ul", { class: "usually questions" }, speaks.map((t) => h("li", {}, meter(t.share), `${t.label}: ${Math.round(100 * t.share)} % of the score`, speaks.length > 1 ? rarity(t) : null)), context.map((t) => h("li", { class: "context" }, meter(0), `${t.label}: not counted`, rarity(t)))),
     context.length ? h("p", { class: "hint" }, `The score is that of ${speaks.length === 1 ? "the one question that is rarest by itself" : "the rarest questions together"}, measured once more on usual events, because one of many questions is easily rare. What is not counted has the odds of that question alone.`) : null,
     rest.length ? h("p", { class: "hint" }, `As usual: ${rest.map((t) => t.label).join("; ")}.`) : null);
 }
 
 // ------------------------------------------------------------------------------------------- features
 function features(detail, about) {
-  const shares = !detail.habits; // by habits the shares stand above, question by question
+  const shares = !detail.questions; // else the shares stand above, question by question
   return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
     h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", ...(shares ? ["share"] : [])].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, detail.features.map((f) => featureRow(f, shares)), shares && detail.knn.share ? wholeRow(detail.knn, about) : null)));

@@ -38,7 +38,7 @@ export async function answer(address) {
 
 // An event of an open agent whose details were left out: what its line says.
 const eventOf = (path) => [...opened.values()].flatMap((a) => Object.entries(a).find(([at]) => at.endsWith("/events"))[1].events).find((e) => path === `/v1/events/${e.id}`);
-const bare = (event) => ({ event, features: [], knn: { distance: null, pct: null, share: 0 }, history_days: null, habits: null, nearest: [], usually: { weekday: null, minute: null, days: 0, what: [] }, verdicts: [], partial: true });
+const bare = (event) => ({ event, features: [], knn: { distance: null, pct: null, share: 0 }, history_days: null, questions: null, nearest: [], usually: { weekday: null, minute: null, days: 0, what: [] }, verdicts: [], partial: true });
 
 // The answers of the agent whose event this is: of those that are open, else of a line that names it.
 async function ownerOf(path) {
