@@ -56,7 +56,7 @@ TRIED = (
     "mean of it; minutes to the nearest own end (no gain at all); half the weight of the population; as a part of "
     "the visit (precision 0.533 instead of 0.594).",
     "- The end of the stay before with this start, as a sum of its own beside `end`: events 0.839 / 0.307 → 0.853 / "
-    "0.321, agents' AP 0.513 → 0.507, precision level.",
+    "0.321, agents' AP 0.513 → 0.507, precision level. Asked since agents' AP no longer falls (`left_before`).",
     "- Start and length by kernels as narrow as the person's own visits: agents' AP 0.500 → 0.478 and 0.485; "
     "relative to the person's own mean: 0.454 and 0.476, and twice as many small p-values.",
     "- A sum of `elsewhere` and `distance`: incidents' AP 0.367 → 0.377, agents' 0.509 → 0.520, but what leads an "
@@ -138,7 +138,7 @@ def write_tries(tries: dict[str, Any]) -> list[str]:
     text = [
         "",
         "With today's questions (`benchmarks/tried_questions.py`). Order: −log of the chance of this place after the "
-        "one before at about this hour, by own visits. Left before: how unusual it was to leave the place before then.",
+        "one before at about this hour, by own visits.",
         "",
         "| asked besides | events AUROC | events AP | incidents AP | agents AUROC | agents AP | true of first 14 | "
         "precision |",

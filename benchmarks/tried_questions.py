@@ -135,11 +135,6 @@ def score_tables(scored: Answered, score: np.ndarray, agent_score: np.ndarray) -
 
 
 # ----------------------------------------------------------------------------------------- questions of events
-def left_before(answered: Answered) -> Raw:
-    """How unusual it was to leave the place before then."""
-    return {"left_before": answered.of_the_one_before(answered.raw["end"], np.nan)}
-
-
 def order_of_visits(answered: Answered) -> Raw:
     """-log of the chance of this place after the one before at about this hour, from own visits: every new place is as
     likely as those seen once."""
@@ -185,7 +180,6 @@ VISIT = LOOKS["visit"]
 #: What was asked besides, and what it was added up with.
 QUESTIONS: dict[str, tuple[Callable[[Answered], Raw], Looks_]] = {
     "as it is": (lambda _: {}, LOOKS),
-    "left before + start": (left_before, {**LOOKS, "handover": ("start", "left_before")}),
     "order alone": (order_of_visits, {**LOOKS, "order": ("order",)}),
     "order in the visit": (order_of_visits, {**LOOKS, "visit": (*VISIT, "order")}),
     "without stay": (lambda _: {}, {name: own for name, own in LOOKS.items() if name != "stay"}),

@@ -10,6 +10,7 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
         [f"predictable/{name}" for name in _TIMES],
         ("unexpected time", "A known place, but not at this hour or not for so long."),
     ),
+    "predictable/left_before": ("unexpected time", "They left the place before at another hour."),
     **dict.fromkeys(
         [f"predictable/{name}" for name in ("memory_place", "poi", "x", "y")],
         ("unexpected place", "Not where they were expected at this hour."),
@@ -17,7 +18,10 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
     "predictable/elsewhere": ("missed routine", "At this hour they are usually somewhere else."),
     "novel": ("not seen before", "Nothing like it is in what was learnt from."),
     **dict.fromkeys(
-        [f"novel/{name}" for name in ("recurrence", "distance", "new_kind", *_TIMES, "elsewhere", "memory_place")],
+        [
+            f"novel/{name}"
+            for name in ("recurrence", "distance", "new_kind", *_TIMES, "left_before", "elsewhere", "memory_place")
+        ],
         ("new place", "Not among the places of the days learnt from."),
     ),
     "novel/knn": ("unlike anything known", "Nothing like it was seen in training."),
@@ -30,6 +34,7 @@ QUESTION_WORDS = {
     "recurrence": "how often they come here", "distance": "how far from their own places",
     "new_kind": "a first visit to this kind of place", "start": "when they came",
     "duration": "how long they stayed", "end": "when they left", "leaving": "staying on so long",
+    "left_before": "when they left the place before",
     "elsewhere": "expected elsewhere at this hour", "silence": "no data at these hours",
     "memory_place": "this place after the one before", "memory_start": "this time after what came before",
     "memory_duration": "this length after what came before",

@@ -52,7 +52,15 @@ def with_it(connection: Connection) -> str | None:
     return line["with_it"]
 
 
-@pytest.mark.parametrize("reason", ["At home at 02:26 for 14 min.", "Left home at 02:40, there since 02:26 (14 min)."])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "At home at 02:26 for 14 min.",
+        "Left home at 02:40, there since 02:26 (14 min).",
+        "Left the office at 02:20 and was at home at 02:26 for 14 min.",
+        "Left home at 02:20 and was back at 02:26 for 14 min.",
+    ],
+)
 def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: Connection, reason: str) -> None:
     put_lead(connection, reason=reason)
     put(connection, 2, (64, 140), SHOP, score=4.0)

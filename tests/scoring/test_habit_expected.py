@@ -95,7 +95,7 @@ def test_of_two_usual_starts_the_nearer_one_is_expected():
 def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, monkeypatch):
     visits = read_visits(odd, SCHEMA, model.history.frame)
     place, _ = model.history.habits.locate(visits)
-    monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 50)
+    monkeypatch.setattr("ustad.habits.in_parts.LEAST_ROWS", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     together = usual(model.history.habits, visits, place, PLAIN)
     for i in (0, 17, len(visits) - 1):

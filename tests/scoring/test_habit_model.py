@@ -393,7 +393,7 @@ def test_many_events_are_compared_in_parts_with_the_same_result(model, odd, monk
     known = model.history
     visits = read_visits(odd, SCHEMA, known.frame)
     whole = compare(known.habits, known.population, known.recurrence, visits, period=PERIOD).terms
-    monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 7)
+    monkeypatch.setattr("ustad.habits.in_parts.LEAST_ROWS", 7)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     parted = compare(known.habits, known.population, known.recurrence, visits, period=PERIOD).terms
     for name, values in whole.items():

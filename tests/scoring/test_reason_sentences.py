@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
-from ustad.events.templates import TEMPLATES, say
-from ustad.habits.habit_words import contradicts_times, ordinal
+from ustad.events.templates import OFTEN, TEMPLATES, say
+from ustad.habits.habit_words import ordinal
+from ustad.habits.leaving_words import contradicts_times
 from ustad.judges import learn_from
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
@@ -56,7 +57,10 @@ def test_every_reason_is_made_of_listed_sentences_in_their_order(scored):
 
 def test_every_reason_begins_with_what_happened_and_says_how_sure_it_is(scored):
     for row in scored:
-        assert re.match(r"At [\w ]+ at \d\d:\d\d for |Left [\w ]+ at \d\d:\d\d, there since ", row["reason"])
+        assert re.match(
+            r"At [\w ]+ at \d\d:\d\d for |Left [\w ]+ at \d\d:\d\d(, there since | and was [\w ]+ at \d\d:\d\d for )",
+            row["reason"],
+        )
         assert re.search(r" (Sure|Fairly sure|Unsure): ", row["reason"])
 
 
@@ -138,7 +142,7 @@ def test_a_spread_that_says_nothing_is_said_as_a_span():
 
 def test_an_unusual_end_is_the_fact_that_comes_first(scored):
     """Whoever leaves at another hour than usual reads that hour, not a length to be added to a start."""
-    is_told = [row["reason"].startswith("Left ") for row in scored]
+    is_told = [bool(re.match(r"Left [\w ]+ at \d\d:\d\d, there", row["reason"])) for row in scored]
     assert 0 < sum(is_told) < len(scored)
     for row, is_left in zip(scored, is_told, strict=True):
         lead = max(row["evidence"], key=lambda one: one["share"])["name"]
@@ -150,6 +154,44 @@ def test_an_unusual_end_is_the_fact_that_comes_first(scored):
             assert said, row["reason"]
             assert lead == "end"
             assert said.groups() == tuple(f"{row[column]:%H:%M}" for column in ("finished_at", "started_at"))
+
+
+def test_an_unusual_leaving_of_the_place_before_is_told_with_the_days_on_which_it_is_left_around_then(scored):
+    """Counted one by one: weekdays or weekend days of the four weeks with an end of a stay there within an hour."""
+    learnt, before, told = between(make_routine(seed=2), 0, 28).to_pylist(), {}, 0
+    for row in sorted(scored, key=lambda row: row["started_at"]):
+        earlier, before[row["agent_id"]] = before.get(row["agent_id"]), row
+        shares = {one["name"]: one["share"] for one in row["evidence"]}
+        is_told = row["reason"].startswith("Left ") and ", there since" not in row["reason"]
+        assert is_told == (shares["left_before"] >= 0.2), row["reason"]
+        if not is_told:
+            continue
+        left = earlier["finished_at"]
+        assert row["reason"].startswith(f"Left {_name(earlier)} at {left:%H:%M} and was {_there(row, earlier)} at ")
+        said = re.search(r"They ([\w ]+) leave ([\w ]+) around (\d\d):(\d\d) \((\d+) of (\d+) (\w+)", row["reason"])
+        often, place, hour, minute, days, all_days, which = said.groups()
+        assert (place, which) == (_name(earlier), "weekend" if left.weekday() >= 5 else "weekdays")
+        usual = int(hour) * 60 + int(minute)
+        days_left = {
+            r["finished_at"].date()
+            for r in learnt
+            if (r["agent_id"], r["poi_id"]) == (earlier["agent_id"], earlier["poi_id"])
+            and (r["finished_at"].weekday() >= 5) == (left.weekday() >= 5)
+            and abs((r["finished_at"].hour * 60 + r["finished_at"].minute - usual + 720) % 1440 - 720) <= 60
+        }
+        assert abs(int(days) - len(days_left)) <= 1, "the usual minute is told to the minute"
+        share = int(days) / int(all_days)
+        assert often == next(word.lower() for least, word in OFTEN if share >= least)
+        told += 1
+    assert told > 3
+
+
+def _name(row):
+    return "home" if row["poi_category"] == "Home" else row["poi_category"]
+
+
+def _there(row, earlier):
+    return "back" if row["poi_id"] == earlier["poi_id"] else f"at {_name(row)}"
 
 
 def test_home_is_never_called_a_new_kind_of_place(scored):

@@ -31,6 +31,14 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "an own place that was left at another hour than usual",
             {"place": "home", "clock": "03:53", "start": "19:02", "length": "8 h 51 min"},
         ),
+        "handover": Template(
+            "Left {before} at {left} and was {there} at {clock}{length}.",
+            "the place before was left at another hour than usual",
+            {
+                "before": "the office", "left": "11:20", "there": "at a gym", "clock": "11:40",
+                "length": " for 50 min",
+            },
+        ),
         "stay_open": Template("At {place} at {clock}.", "a place is known, no length", _TIME),
         "somewhere": Template("At {place}.", "no clock time is known", _TIME),
         "event": Template(
@@ -91,6 +99,14 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "They usually leave around {clock}.",
             "an own place that was left at another hour than usual",
             {"clock": "17:05"},
+        ),
+        "leaves_before": Template(
+            "They {often} leave {before} around {clock} ({days} of {all} {which}).",
+            "the place before was left at another hour than usual: when it is left on such days, within an hour",
+            {
+                "often": "nearly always", "before": "the office", "clock": "17:05", "days": "18", "all": "20",
+                "which": "weekdays",
+            },
         ),
         "expected": Template(
             "Expected {what}{away}.", "`paper`", {"what": "home at 18:10 ± 25 min", "away": ", 41 km away"}

@@ -6,6 +6,7 @@ DOOR = (
     "habit_source",
     "habit_words",
     "history",
+    "leaving",
     "measurements",
     "moving",
     "one_comparison",

@@ -17,8 +17,9 @@ from ustad.events.words import clock_words
 from ustad.habits.absences import Expected
 from ustad.habits.expected_kernels import HALF_HOUR
 from ustad.habits.habit_model import HabitFacts, HabitModel
-from ustad.habits.habit_words import WEEKDAYS, days_like
+from ustad.habits.habit_words import WEEKDAYS
 from ustad.habits.kernels import SLOTS
+from ustad.habits.own_place_words import days_like
 from ustad.tables import TIMESTAMP
 
 

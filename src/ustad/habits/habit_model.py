@@ -20,6 +20,7 @@ from ustad.habits.absences import Expected, judge_visits
 from ustad.habits.history import Habits
 from ustad.habits.kernels import count_so_far
 from ustad.habits.lasting import Changes
+from ustad.habits.leaving import Left, rows_before
 from ustad.habits.population import Population
 from ustad.habits.questions import Comparison, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
@@ -152,7 +153,7 @@ class HabitModel:
         """Every scored visit compared with its own history, and the nearly certain visits whose time has passed with
         it."""
         history, visits, comparisons = case.history, case.visits, nothing_compared(len(case.visits))
-        parts = []
+        parts, before = [], rows_before(visits, history.trained_habits.last_day)
         for habits in history:
             rows = np.flatnonzero(case.is_event & (history.end == habits.last_day))
             if not len(rows):
@@ -163,9 +164,11 @@ class HabitModel:
             counts = count_so_far(visits.entity[counted_rows], key)[at]
             own_visits = replace(visits.take(rows), key=key[at])
             days = (history.since(habits, case.count_days[0]), case.count_days[1])
+            left = Left.ask(habits, self.population, visits, before[rows])
             comparison = compare(
-                habits, self.population, self.recurrence, own_visits, period=days, counting="past", counts=counts
-            )
+                habits, self.population, self.recurrence, own_visits, period=days, counting="past", counts=counts,
+                left=left,
+            )  # fmt: skip
             comparisons.put(rows, comparison)
             closes = np.isin(np.arange(len(counted_rows)), at)
             expected = self._expect(habits, visits.take(counted_rows), key, closes)

@@ -16,12 +16,20 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.templates import OFTEN, place_words, say, say_how_sure
-from ustad.events.visits import Visits, ends_of, kind_feature, read_visits
+from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitFacts, HabitModel
+from ustad.habits.leaving_words import (
+    UsualLeaving,
+    find_usual_leaving,
+    tell_handover,
+    tell_usual_end,
+    tell_usual_leaving,
+)
 from ustad.habits.missed import MissedVisit, find_missed
+from ustad.habits.own_place_words import days_like, is_home, name_place
 from ustad.habits.questions import Comparison
-from ustad.habits.usual import Usual, find_home, usual, usual_end
+from ustad.habits.usual import Usual, usual
 from ustad.schema import plural
 from ustad.ties import lowered, raised, rounded
 
@@ -32,6 +40,8 @@ _LEAST_SHARE = lowered(SPEAKS)
 #: Nearer than this, two places are not said to be apart, km.
 NEAR_KM = 0.2
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+#: Questions about the hours of an event, which may be those of a visit that did not come.
+_OF_HOURS = frozenset({"elsewhere", "start", "left_before"})
 #: An event that is longer has no one hour, minutes.
 ONE_HOUR = 60.0
 #: Starts that differ by more are at any hour, minutes; lengths that differ by more than this share of themselves vary.
@@ -62,6 +72,13 @@ class ToldEvent:
     is_of_times: bool  # whether the first of them is about its start, length or end
     is_of_end: bool  # whether it is about its end alone
     is_unsure: bool
+    left_place: int  # own place that was left before, -1 where that is not known …
+    left_at: float  # … and when, see `Left`
+
+    @property
+    def is_handover(self) -> bool:
+        """Whether it is about leaving the place before."""
+        return "left_before" in self.leaders and self.left_place >= 0
 
     @classmethod
     def of(cls, comparison: Comparison, judgement: Judgement, row: int) -> ToldEvent:
@@ -74,9 +91,13 @@ class ToldEvent:
     ) -> ToldEvent:
         """From each question's share of what makes the event unusual, and its kind."""
         leaders = find_leaders(shares)
-        place, count, distance = (values[row] for values in (comparison.place, comparison.count, comparison.distance))
+        place, count, left_place = (
+            int(values[row]) for values in (comparison.place, comparison.count, comparison.left_place)
+        )
+        distance, left_at = (float(values[row]) for values in (comparison.distance, comparison.left_at))
         part = about.get(leaders[0]) if leaders else None
-        return cls(int(place), int(count), float(distance), leaders, part is not None, part == "end", kind == "unsure")
+        parts = (part is not None, part == "end", kind == "unsure")
+        return cls(place, count, distance, leaders, *parts, left_place, left_at)
 
 
 def sentences(
@@ -122,15 +143,21 @@ def plain_words(
     leaders, place = event.leaders, event.place
     minute, length = float(visits.minute[at]), float(visits.duration[at])
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
-    is_long = "elsewhere" in leaders and visits.duration[at] > ONE_HOUR
-    missed_visit = find_missed(model.habits, visits, at, place) if is_long else None
-    leaves = _leaves(model, visits, at, place, usual_visits=usual_visits) if event.is_of_end else ""
+    may_miss = not _OF_HOURS.isdisjoint(leaders) and visits.duration[at] > ONE_HOUR
+    missed_visit = find_missed(model.habits, visits, at, place) if may_miss else None
+    leaving, leaves = None, ""
+    if event.is_handover:
+        leaving = find_usual_leaving(model.habits, event.left_place, event.left_at)
+        leaves = tell_usual_leaving(model, event.left_place, leaving)
+    elif event.is_of_end:
+        leaves = tell_usual_end(model, visits, at, place, usual_visits=usual_visits)
+    is_left = event.is_of_end and bool(leaves) and "end" not in unseen
     parts = [
-        _what_happened(model, place, kind, minute, length=length, is_left=bool(leaves) and "end" not in unseen),
+        _what_happened(model, event, kind, minute, length=length, is_left=is_left),
         leaves,
         *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed_visit=missed_visit),
         *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed_visit=missed_visit),
-        _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit),
+        _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit, leaving=leaving),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -139,12 +166,17 @@ def plain_words(
 
 # ---------------------------------------------------------------------------------------------- what happened
 def _what_happened(
-    model: HabitModel, place: int, kind: str | None, minute: float, *, length: float, is_left: bool
+    model: HabitModel, event: ToldEvent, kind: str | None, minute: float, *, length: float, is_left: bool
 ) -> str:
     """`is_left`: whether it is about the end, which then is the fact that comes first."""
     clock, long = clock_words(minute), minutes_words(length) if math.isfinite(length) else ""
-    if model.schema.end is not None and (kind is not None or _is_home(model, place)):
-        where = "home" if _is_home(model, place) else place_words(kind or "")
+    place = event.place
+    if event.is_handover:
+        there = "elsewhere" if kind is None else f"at {place_words(kind)}"
+        there = "back" if place == event.left_place else "at home" if is_home(model, place) else there
+        return tell_handover(model, event.left_place, event.left_at, there=there, clock=clock, length=long)
+    if model.schema.end is not None and (kind is not None or is_home(model, place)):
+        where = "home" if is_home(model, place) else place_words(kind or "")
         if is_left:
             return say("left", place=where, clock=clock_words((minute + length) % 1440), start=clock, length=long)
         return say("stay" if long else "stay_open", place=where, clock=clock, length=long)
@@ -178,7 +210,7 @@ def _tell_missed(model: HabitModel, visits: Visits, at: int, missed_visit: Misse
     """The visit that did not come because of this one."""
     return say(
         "missed",
-        there=_name_place(model, missed_visit.place),
+        there=name_place(model, missed_visit.place),
         day=WEEKDAYS[missed_visit.weekday],
         hour=clock_words(missed_visit.minute),
         days=f"{rounded(missed_visit.share * missed_visit.days):.0f}",
@@ -202,7 +234,7 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
     return say(
         "elsewhere",
         often=next(word for least, word in OFTEN if share >= lowered(least)),
-        there=_name_place(model, where),
+        there=name_place(model, where),
         hour="this hour" if length <= ONE_HOUR else moment,
         days=f"{rounded(share * days):.0f}",
         all=f"{days:.0f}",
@@ -229,50 +261,12 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
     )
 
 
-def _leaves(model: HabitModel, visits: Visits, at: int, place: int, *, usual_visits: Usual) -> str:
-    """When an own place is usually left, unless that contradicts the start and length that are told of it."""
-    if place < 0 or model.habits.place_count[place] < 2 or not np.isfinite(visits.duration[at]):
-        return ""
-    one = slice(at, at + 1)
-    (end,), (weekend,) = ends_of(visits.minute[one], visits.duration[one], visits.day[one], visits.days_off)
-    minute = usual_end(model.habits, place, float(end), bool(weekend))
-    is_told = np.isfinite(minute) and not contradicts_times(usual_visits, at, minute)
-    return say("leaves", clock=clock_words(minute)) if is_told else ""
-
-
-def contradicts_times(usual_visits: Usual, at: int, minute: float) -> bool:
-    """Whether a minute of the day is no end of a visit of the usual start and length, give or take their spreads: of
-    somebody with two shifts the start may be told of one and the end of the other."""
-    start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
-    slack = float(usual_visits.start_spread[at]) + float(usual_visits.duration_spread[at])
-    apart = abs((minute - start - length + 720) % 1440 - 720)
-    return bool(np.isfinite(apart) and apart > raised(slack))
-
-
 def _span(model: HabitModel, place: int) -> str:
     """How long eight of ten remembered visits to a place lasted."""
     first, last = model.habits.visit_offsets[place : place + 2]
     lengths = sorted(length for length in model.habits.visit_duration[first:last].tolist() if length == length)
     low, high = (lengths[round(share * (len(lengths) - 1))] for share in (0.1, 0.9))
     return f"for anything from {minutes_words(low)} to {minutes_words(high)}"
-
-
-def _name_place(model: HabitModel, place: int) -> str:
-    """An own place: where nights are spent it is home, else its kind in the schema's words."""
-    if _is_home(model, place):
-        return "at home"
-    code = int(model.habits.place_category[place])
-    return f"at {place_words(model.frame.categories[code - 1])}" if code > 0 else "elsewhere"
-
-
-def _is_home(model: HabitModel, place: int) -> bool:
-    """Whether nights are spent there; where events have no length nobody knows."""
-    return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
-
-
-def days_like(is_weekend: bool) -> str:
-    """What days an hour is compared with."""
-    return "weekend days" if is_weekend else "weekdays"
 
 
 # -------------------------------------------------------------------------------------------- how often since
@@ -301,7 +295,7 @@ def _how_often(
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
         if "new_kind" in leaders and kind is not None:
             parts.append(say("rare_kind", place=place_words(kind)))
-    if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):
+    if kind is not None and usual_visits.new_kind[at] and not is_home(model, place):
         whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
         parts.append(say("new_kind", whom=whom, kind=kind))
     return parts
@@ -319,13 +313,21 @@ def _before(days: int, last_day: int, day: int) -> str:
 
 # ------------------------------------------------------------------------------------------------- how sure
 def _how_sure(
-    model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usual, missed_visit: MissedVisit | None
+    model: HabitModel,
+    event: ToldEvent,
+    at: int,
+    *,
+    usual_visits: Usual,
+    missed_visit: MissedVisit | None,
+    leaving: UsualLeaving | None,
 ) -> str:
     """By what the leading question rests on: visits to the place, or the days that the sentence counts."""
     if usual_visits.days[at] < 0:
         return say("nothing")
     if event.is_unsure:
         return say("doubt", events=plural(model.schema.event_word))
+    if leaving is not None and event.leaders[0] == "left_before":
+        return say_how_sure(leaving.of_days, days_like(leaving.is_weekend))
     if event.place >= 0 and event.is_of_times:
         return say_how_sure(int(model.habits.place_count[event.place]), "visits here")
     if missed_visit is not None:

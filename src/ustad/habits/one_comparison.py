@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from ustad.events.encoder import UNKNOWN
-from ustad.events.observed import DAY_MINUTES
+from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
 from ustad.events.visits import LONGEST, Frame, Visits
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import ends_at_place, nearest_place, times_at_place
+from ustad.habits.leaving import LONGEST_WAY, Left, visit_ends
 from ustad.habits.population import DURATION_BINS, PART_BINS, SELDOM, START_BINS, Population
-from ustad.habits.questions import NEAR_KM, TERMS, Comparison, compare, visit_ends
+from ustad.habits.questions import NEAR_KM, TERMS, Comparison, compare
 from ustad.habits.recurrence import Recurrence
+from ustad.habits.side_by_side import locate_alone
 from ustad.habits.usual import Usual, remembered_days, usual
 from ustad.habits.usual_kernels import usual_times, whereabouts
 from ustad.habits.widths import Widths
@@ -38,16 +40,19 @@ def compare_alone(
     since: int,
     count: int,
     place_and_key: tuple[int, int],
+    earlier: Visits | None,
 ) -> Comparison:
-    """`compare` of the only visit, with its count and its own place and key. One that was not wholly seen may have been
-    at many times: that is left to `compare`."""
+    """`compare` of the only visit, with its count and its own place and key, and the visit before it where it was seen
+    that it was left. One that was not wholly seen may have been at many times: that is left to `compare`."""
     place, key = place_and_key
     places, counts, keys = np.array([place]), np.array([count]), np.array([key], np.uint64)
+    left = _left(habits, population, earlier)
     if visits.early[0] != 0 or visits.late[0] != 0 or visits.silent[0] != 0 or math.isinf(visits.duration[0]):
         period = (since, int(visits.day[0]))
         return compare(
-            habits, population, recurrence, visits, period=period, counting="past", counts=counts, places=(places, keys)
-        )
+            habits, population, recurrence, visits, period=period, counting="past", counts=counts,
+            places=(places, keys), left=left,
+        )  # fmt: skip
     is_own = len(habits.entity_key) > 0 and habits.entity_key[0] == visits.entity_key[0]
     owner = np.array([0 if is_own else -1])
     before = int(habits.place_count[place]) if place >= 0 else 0
@@ -63,6 +68,7 @@ def compare_alone(
         "distance": math.log1p(distance / NEAR_KM),
         "new_kind": _new_kind(population, int(visits.category[0])) if is_own and place < 0 else math.nan,
         **_times(habits, population, visits, places, seldom=int(before < SELDOM)),
+        "left_before": float(left.surprise[0]),
         "elsewhere": _elsewhere(habits, visits, owner, places),
         "silence": 0.0 if is_own else math.nan,
     }
@@ -73,6 +79,8 @@ def compare_alone(
         counts,
         np.array([before]),
         np.array([distance]),
+        left.place,
+        left.at,
     )
 
 
@@ -98,6 +106,30 @@ def _times(
     )  # fmt: skip
     end = _end(habits, population, visits, place, seldom=seldom) if has_length and place[0] >= 0 else math.nan
     return {"start": float(times[0, 0]), "duration": float(times[0, 1]) if has_length else math.nan, "end": end}
+
+
+def was_left_alone(earlier: Visits, later: Visits, known_until: int) -> bool:
+    """`was_left` of one visit and the next."""
+    if earlier.day[0] <= known_until or earlier.late[0] > UNOBSERVED_MINUTES or later.early[0] > UNOBSERVED_MINUTES:
+        return False
+    if earlier.key[0] == 0 and not math.isfinite(earlier.x[0]):
+        return False
+    duration = float(earlier.duration[0])
+    way = (int(later.time[0]) - int(earlier.time[0])) / 60e6 - duration
+    return math.isfinite(duration) and way <= LONGEST_WAY
+
+
+def _left(habits: Habits, population: Population, earlier: Visits | None) -> Left:
+    """`Left.ask` of the only visit before."""
+    if earlier is None:
+        return Left.unknown(1)
+    if earlier.early[0] != 0 or earlier.late[0] != 0 or earlier.silent[0] != 0:
+        return Left.ask(habits, population, earlier, np.zeros(1, np.int64))
+    place = locate_alone(habits, earlier)[0]
+    seldom = int(place < 0 or habits.place_count[place] < SELDOM)
+    surprise = _end(habits, population, earlier, np.array([place]), seldom=seldom) if place >= 0 else math.nan
+    at = int(earlier.day[0]) * DAY_MINUTES + float(earlier.minute[0]) + float(earlier.duration[0])
+    return Left(np.array([surprise]), np.array([place]), np.array([at]))
 
 
 def _end(habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, seldom: int) -> float:

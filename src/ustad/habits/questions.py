@@ -7,20 +7,18 @@ event; `whole` counts the period's visits to the place, later ones included.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from ustad.events.visits import Visits, day_kinds, ends_of
+from ustad.events.visits import Visits, day_kinds
 from ustad.habits.elsewhere import expected_elsewhere
-from ustad.habits.history import Habits, once_per_history
-from ustad.habits.intervals import least_over_intervals, possible_ends, silence
-from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, ends_at_place, nearest_place, times_at_place
+from ustad.habits.history import Habits
+from ustad.habits.in_parts import in_parts
+from ustad.habits.intervals import least_over_intervals, silence
+from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, times_at_place
+from ustad.habits.leaving import Left, ask_ends, rows_before
 from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 
@@ -33,6 +31,7 @@ TERMS = {
     "start": "the start, given the place",
     "duration": "the duration, given place and start",
     "end": "the end, given the place",
+    "left_before": "the end of the visit before, given the place of that one",
     "elsewhere": "being here at hours when history expects another place",
     "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
 }
@@ -42,12 +41,11 @@ LOOKS = {
     "stay": ("duration",),
     "start": ("start",),
     "end": ("end",),
+    "handover": ("start", "left_before"),
     "elsewhere": ("elsewhere",),
 }
 #: Terms that rest on the start of an event, on both of its ends, on its end alone; elsewhere is about the time seen.
 ABOUT = {"start": "start", "duration": "length", "end": "end"}
-#: Fewer rows than this are not worth another thread.
-LEAST_ROWS = 5_000
 HALF_HOUR = DAY_MINUTES / SLOTS
 #: Distances below this are alike: the scale of the logarithm, km.
 NEAR_KM = 0.5
@@ -63,6 +61,8 @@ class Comparison:
     count: np.ndarray  # int64 [N] visits to it in this period, up to the event (or in all)
     before: np.ndarray  # int64 [N] visits to it in the history
     distance: np.ndarray  # float64 [N] km to the nearest own place
+    left_place: np.ndarray  # int64 [N] own place that was left before, see `Left`
+    left_at: np.ndarray  # float64 [N] when it was left
 
     def take(self, index: np.ndarray) -> Comparison:
         terms = {name: values[index] for name, values in self.terms.items()}
@@ -76,14 +76,15 @@ class Comparison:
             getattr(self, name)[rows] = getattr(comparison, name)
 
 
-_FACTS = ("place", "key", "count", "before", "distance")
+_FACTS = ("place", "key", "count", "before", "distance", "left_place", "left_at")
 
 
 def nothing_compared(rows: int) -> Comparison:
     """Nothing known of so many visits yet."""
     terms = {name: np.full(rows, np.nan) for name in TERMS}
-    none, key = np.zeros(rows, np.int64), np.zeros(rows, np.uint64)
-    return Comparison(terms, np.full(rows, -1, np.int64), key, none, none.copy(), np.full(rows, np.nan))
+    none, key, left = np.zeros(rows, np.int64), np.zeros(rows, np.uint64), Left.unknown(rows)
+    place, distance = np.full(rows, -1, np.int64), np.full(rows, np.nan)
+    return Comparison(terms, place, key, none, none.copy(), distance, left.place, left.at)
 
 
 def compare(
@@ -96,11 +97,13 @@ def compare(
     counting: Counting = "past",
     counts: np.ndarray | None = None,
     places: tuple[np.ndarray, np.ndarray] | None = None,
+    left: Left | None = None,
 ) -> Comparison:
     """Every term of every visit. `period`: first and last local day that visits are counted in.
 
     `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live); `places` is
-    what `habits.locate` says of the visits, where the caller has asked.
+    what `habits.locate` says of the visits, where the caller has asked. `left` is how the visits before were left; they
+    are among the visits where it is not given.
     """
     owner = habits.owners(visits)
     place, key = habits.locate(visits) if places is None else places
@@ -121,7 +124,11 @@ def compare(
     terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden=hidden)
     terms["silence"] = silence(habits, visits, owner, hidden)
     terms["recurrence"][owner < 0] = np.nan
-    return Comparison({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
+    if left is None:
+        left = Left.of_rows(rows_before(visits, habits.last_day), terms["end"], place, visits)
+    terms["left_before"] = left.surprise
+    named_terms = {name: terms[name] for name in TERMS}
+    return Comparison(named_terms, place, key, counts, before, distance, left.place, left.at)
 
 
 def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
@@ -171,14 +178,10 @@ def _times(
     def measure(some: Visits, at: np.ndarray) -> np.ndarray:
         return _times_as_given(habits, population, some, at)
 
-    def measure_ends(some: Visits, at: np.ndarray) -> np.ndarray:
-        return _ends_as_given(habits, population, some, at)[:, None]
-
     values = least_over_intervals(measure(visits, place), visits, place, hidden, measure=measure)
     values[~np.isfinite(visits.duration), 1] = np.nan
-    ends = measure_ends(visits, place)
-    ends = least_over_intervals(ends, visits, place, hidden, measure=measure_ends, spread=possible_ends)
-    return {"start": values[:, 0], "duration": values[:, 1], "end": ends[:, 0]}
+    ends = ask_ends(habits, population, visits, place, hidden=hidden)
+    return {"start": values[:, 0], "duration": values[:, 1], "end": ends}
 
 
 def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
@@ -201,32 +204,3 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
         return times_at_place(*(values[rows] for values in own), *history)  # type: ignore[call-arg]  # six and six
 
     return in_parts(times, len(visits))
-
-
-def _ends_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
-    """-log of the density of the end: float64 [N]."""
-    density = population.ends(visits, habits.visits_at(place))
-    history = (habits.visit_offsets, *visit_ends(habits), habits.visit_length_weight)
-    end, weekend = ends_of(visits.minute, visits.duration, visits.day, visits.days_off)
-
-    def ends(rows: slice) -> np.ndarray:
-        return ends_at_place(place[rows], end[rows], weekend[rows], density[rows], *history)
-
-    return in_parts(ends, len(visits))
-
-
-@once_per_history
-def visit_ends(habits: Habits) -> tuple[np.ndarray, np.ndarray]:
-    """When each visit of a history ended, see `ends_of`: float64 [V], bool [V]."""
-    return ends_of(habits.visit_minute, habits.visit_duration, habits.visit_day, habits.days_off)
-
-
-def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
-    """The work on all rows, divided among the processors where there are many: compiled loops run side by side."""
-    if rows < 2 * LEAST_ROWS:
-        return work(slice(0, rows))
-    parts = min(os.cpu_count() or 1, rows // LEAST_ROWS)
-    edges = np.linspace(0, rows, parts + 1).astype(int)
-    with ThreadPoolExecutor(parts) as pool:
-        results = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
-        return np.concatenate(list(results))

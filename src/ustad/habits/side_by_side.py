@@ -15,7 +15,7 @@ import numpy as np
 from ustad.events.visits import Visits
 from ustad.habits.history import NEXT_DOOR_KM, SAME_PLACE_KM, Habits
 from ustad.habits.kernels import locate_one
-from ustad.habits.questions import visit_ends
+from ustad.habits.leaving import visit_ends
 from ustad.ties import raised
 
 #: What a history works out about itself, one value for each entity, place or visit.
@@ -32,7 +32,7 @@ _WORKED_OUT = (
 )
 _NEAR, _NEXT_DOOR = raised(SAME_PLACE_KM), raised(NEXT_DOOR_KM)
 #: Where `once_per_history` remembers `visit_ends`.
-_ENDS = "ustad.habits.questions.visit_ends"
+_ENDS = "ustad.habits.leaving.visit_ends"
 _COLUMNS = tuple(
     field.name
     for field in fields(Habits)

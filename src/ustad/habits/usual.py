@@ -16,8 +16,9 @@ import numpy as np
 from ustad.events.encoder import UNKNOWN
 from ustad.events.visits import Frame, HasColumns, Visits, day_kinds, kind_feature, place_feature
 from ustad.habits.history import Habits, once_per_history
+from ustad.habits.in_parts import in_parts
 from ustad.habits.kernels import OTHER_DAY
-from ustad.habits.questions import in_parts, visit_ends
+from ustad.habits.leaving import visit_ends
 from ustad.habits.usual_kernels import times_by_other_days, usual_start, usual_times, visits_near, whereabouts
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema

@@ -27,6 +27,7 @@ from ustad.evidence_source import number_columns
 from ustad.files import as_table
 from ustad.habits.habit_source import ABSENCES, HabitSource
 from ustad.habits.history import SAME_PLACE_KM
+from ustad.habits.one_comparison import was_left_alone
 from ustad.habits.side_by_side import locate_alone
 from ustad.habits.stages import history_end
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
@@ -57,6 +58,7 @@ class _Entry:
     model: HabitSource
     state: HabitState
     windows: list[Any] | None = None
+    latest: Visits | None = None  # the last of the log as it was read, where it was not read from bytes
 
 
 class HabitLive:
@@ -145,6 +147,7 @@ class HabitLive:
             raise
         for entry, trial in entries.values():
             entry.model, entry.state, entry.windows = trial.model, trial.state, trial.windows
+            entry.latest = trial.latest
         return rows
 
     def _begin(self, event: Mapping[str, Any], entries: dict[Any, tuple[_Entry, _Entry]]) -> _Entry:
@@ -165,6 +168,7 @@ class HabitLive:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
         row = {c: event[c] for c in self._columns if c in event}
         visits = self._read(row)
+        earlier, entry.latest = self._earlier(entry, visits), visits
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
@@ -182,7 +186,7 @@ class HabitLive:
             entry.windows = [one.start(model.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return LiveEvent(row, last, visits, unseen, model, place, key, count, since, change, absences, windows)
+        return LiveEvent(row, last, visits, earlier, unseen, model, place, key, count, since, change, absences, windows)
 
     def _ask(self, live_events: Sequence[LiveEvent]) -> None:
         """The other sources' answers, from windows that end with each event."""
@@ -284,6 +288,16 @@ class HabitLive:
         if habits is not model.habits:
             entry.model, entry.windows = replace(model, habits=habits), None
         state.log = with_visit(state.log, visits)
+
+    def _earlier(self, entry: _Entry, visits: Visits) -> Visits | None:
+        """The visit before the event, where it was seen that it was left. The log holds it, whose last nobody takes."""
+        log, earlier = entry.state.log, entry.latest
+        if earlier is None and len(log):
+            days_off = self.model.frame.days_off
+            earlier = replace(as_visits(log[-1:], visits.entity_ids[0]), days_off=days_off)
+        if earlier is None or not was_left_alone(earlier, visits, self.model.habits.last_day):
+            return None
+        return earlier
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""

@@ -17,8 +17,10 @@ from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
 from ustad.evidence_source import Answers, OneAnswer, expected_numbers
 from ustad.habits.habit_model import HabitFacts
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.habit_words import ToldEvent
 from ustad.habits.history import Habits
+from ustad.habits.leaving import Left
 from ustad.habits.questions import compare
 from ustad.habits.side_by_side import side_by_side
 from ustad.habits.usual import usual, usual_columns
@@ -76,6 +78,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         habits, model.population, model.recurrence, visits, period=(events[0].since, 0), counting="past",
         counts=np.array([event.count for event in events]),
         places=(place, np.array([event.key for event in events], np.uint64)),
+        left=_ask_left(replace(model, habits=habits), [event.earlier for event in events]),
     )  # fmt: skip
     unseen = {part: np.concatenate([event.unseen[part] for event in events]) for part in events[0].unseen}
     facts = HabitFacts(comparison, unseen, visits.entity_ids, visits.entity)
@@ -120,6 +123,16 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         row |= {"absences": event.absences} if event.absences else {}
         rows.append(row if event.change is None else {**row, "change": event.change})
     return rows
+
+
+def _ask_left(model: HabitSource, earlier: Sequence[Visits | None]) -> Left:
+    """How the visits before N visits were left, of each the one that is known."""
+    is_known = np.array([one is not None for one in earlier])
+    if not is_known.any():
+        return Left.unknown(len(earlier))
+    before = np.where(is_known, np.cumsum(is_known) - 1, -1)
+    visits = join_visits([one for one in earlier if one is not None])
+    return Left.ask(model.habits, model.population, visits, before)
 
 
 def join_visits(visits: Sequence[Visits]) -> Visits:

@@ -43,7 +43,7 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
     features = live.features_in(event.row)
     comparison = compare_alone(
         habits, model.population, model.recurrence, visits, since=event.since, count=event.count,
-        place_and_key=(event.place, event.key),
+        place_and_key=(event.place, event.key), earlier=event.earlier,
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}

@@ -20,6 +20,7 @@ class LiveEvent:
     row: dict[str, Any]
     before: dict[str, Any] | None  # the row of the event before it
     visits: Visits  # it alone, with the key of its place
+    earlier: Visits | None  # the visit before it, where it was seen that it was left
     unseen: dict[str, np.ndarray]
     model: HabitSource  # with the entity's own history as it is then
     place: int  # own place in that history, -1 somewhere new

@@ -17,7 +17,18 @@ from ustad.events.encoder import read_number, read_vector, read_words
 from ustad.schema import MOBILITY, EventSchema, Feature
 
 #: What habits ask about by these names: a feature so called has another question.
-_ASKED_ALREADY = {"recurrence", "distance", "start", "duration", "end", "elsewhere", "silence", "leaving", "knn"}
+_ASKED_ALREADY = {
+    "recurrence",
+    "distance",
+    "start",
+    "duration",
+    "end",
+    "left_before",
+    "elsewhere",
+    "silence",
+    "leaving",
+    "knn",
+}
 _OF_VISITS = ("@minute_of_day", "@duration", "@weekday")
 
 

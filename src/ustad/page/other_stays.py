@@ -8,6 +8,7 @@ late. Then the stay right before it is what the incident is about, as in `scorin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,10 @@ from ustad.page.stored_evidence import unpack_facts
 
 #: As near as this is the same own place, km, as in an agent's history.
 SAME_PLACE_KM = 0.15
+#: Reasons of a stay at home: it was there, it was left at an odd hour, or where they came from was.
+_AT_HOME = re.compile(
+    r"At home |Left home at \S+, there since |Left home at \S+ and was back |Left [^.]+ and was at home "
+)
 
 
 def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,7 +107,7 @@ def _words(lead: dict[str, Any], event: Any) -> str:
 
 
 def _is_at_home(reason: str | None) -> bool:
-    return (reason or "").startswith(("At home ", "Left home "))
+    return _AT_HOME.match(reason or "") is not None
 
 
 def _local(microseconds: int, zone: str) -> datetime:
