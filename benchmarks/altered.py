@@ -44,7 +44,7 @@ from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc
 from ustad.scoring.adding_judge import AddingJudge, p_values
@@ -124,17 +124,17 @@ class Altered(Source):
     name: ClassVar[str] = "altered"
     looks: ClassVar[dict[str, tuple[str, ...]]] = {"altered": ("altered",)}
 
-    def answer(self, case: Case) -> Answers:
-        raw = by_visit(case, self.habits.compare_case(case)[0].terms)
-        odds = self.model.decision_function(look_around(raw, case.visits.entity, self.stays))
-        return Answers({"altered": odds[case.order]})
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
+        raw = by_visit(inquiry, self.habits.compare_inquiry(inquiry)[0].terms)
+        odds = self.model.decision_function(look_around(raw, inquiry.visits.entity, self.stays))
+        return Answers({"altered": odds[inquiry.order]})
 
 
-def by_visit(case: Case, raw: Arrays) -> dict[str, np.ndarray]:
+def by_visit(inquiry: HistoryInquiry, raw: Arrays) -> dict[str, np.ndarray]:
     """Answers about events, in the order of the visits."""
-    result = {name: np.full(len(case.visits), np.nan) for name in QUESTIONS}
+    result = {name: np.full(len(inquiry.visits), np.nan) for name in QUESTIONS}
     for name, values in result.items():
-        values[case.order] = raw[name]
+        values[inquiry.order] = raw[name]
     return result
 
 
@@ -151,7 +151,7 @@ class Trial:
         week = self.data.between(split.validation_first, split.test_first - 1)
         self.train, self.week = take_whole_week(train, week, SCHEMA)
         self.calibrates = np.ones(self.week.num_rows, bool)
-        self.habits, self.case, self.answers = HabitSource.learn(self.train, self.week, SCHEMA, self.calibrates)
+        self.habits, self.inquiry, self.answers = HabitSource.learn(self.train, self.week, SCHEMA, self.calibrates)
 
     @cached_property
     def lessons(self) -> list[Lesson]:
@@ -163,30 +163,30 @@ class Trial:
         for seed, kind in enumerate(ALTERATIONS):
             events, is_changed = alter(self.week, (kind,), seed=seed)
             visits = read_visits(events, SCHEMA, frame)
-            terms = compare(known, people, self.habits.recurrence, visits, period=self.case.test_days).terms
+            terms = compare(known, people, self.habits.recurrence, visits, period=self.inquiry.test_days).terms
             group = (visits.entity_key % FOLDS).astype(np.int64)[visits.entity]
             lessons.append(Lesson(kind, terms, visits.entity, group, is_changed[visits.row]))
         return lessons
 
     def judge_rule(self) -> AddingJudge:
-        return AddingJudge.fit((self.habits, ()), self.case, [self.answers], self.calibrates)
+        return AddingJudge.fit((self.habits, ()), self.inquiry, [self.answers], self.calibrates)
 
     def learn_altered(self, stays: tuple[int, ...]) -> tuple[Source, Answers]:
         """The model, and what it says of the real week: of nobody whom it has learnt from."""
-        visits = self.case.visits
-        around = look_around(by_visit(self.case, self.answers.raw), visits.entity, stays)
+        visits = self.inquiry.visits
+        around = look_around(by_visit(self.inquiry, self.answers.raw), visits.entity, stays)
         group, odds = (visits.entity_key % FOLDS).astype(np.int64)[visits.entity], np.empty(len(visits))
         for i in range(FOLDS):
             if (group == i).any():
                 others = learn(self.lessons, set(range(FOLDS)) - {i}, stays)
                 odds[group == i] = others.decision_function(around[group == i])
         source = Altered(self.habits, learn(self.lessons, range(FOLDS), stays), stays)
-        return source, Answers({"altered": odds[self.case.order]})
+        return source, Answers({"altered": odds[self.inquiry.order]})
 
     def judge_altered(self, source: Source, answers: Answers, without: tuple[str, ...] = ()) -> AddingJudge:
         """The rule with the log-odds; or these alone, without its own questions."""
         both = [self.answers, answers]
-        return AddingJudge.fit((self.habits, (source,)), self.case, both, self.calibrates, without=without)
+        return AddingJudge.fit((self.habits, (source,)), self.inquiry, both, self.calibrates, without=without)
 
     def measure(self, judge: AddingJudge) -> dict[str, Any]:
         """Figures of the test weeks, as in `questions.py`."""

@@ -29,10 +29,10 @@ from measured import write_result
 from ustad.config import Config
 from ustad.dataset import load_directory
 from ustad.detector import Detector
-from ustad.distribution import Distribution, Ranks
+from ustad.distribution import Distribution, Ranks, log10_any
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.alerts import drift
-from ustad.scoring.calibration import Parts, apply_tails, combine, corrected_score, entity_maxima, highest
+from ustad.scoring.calibration import Parts, apply_tails, combine, entity_maxima, highest
 from ustad.scoring.rejection import parts_of_table
 from ustad.simulate import simulate
 
@@ -47,7 +47,7 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
         simulate("numosim-la", given.agents, seed, Path(place), days=given.days, anomalous_share=given.share)
         data = load_directory(Path(place))
     detector = Detector(_config(seed, given), given.device).fit(data)
-    events, model = detector.score(data, details=True).with_details(), detector.paper().model
+    events, judge = detector.score(data, details=True).with_details(), detector.paper()
     parts, truth = parts_of_table(events), _truth(events, data.labels)
     agent = pc.dictionary_encode(events["agent_id"]).combine_chunks()
     codes = agent.indices.to_numpy(zero_copy_only=False)
@@ -55,15 +55,17 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"seed": seed, "events": len(truth), "anomalous_events": int(truth.sum())}
     result |= {"agents": len(bad), "anomalous_agents": int(bad.sum())}
     result |= {
-        "reference_agents": len(np.unique(model.calibration.entity)),
-        "reference_events": len(model.calibration.parts),
+        "reference_agents": len(np.unique(judge.calibration.entity)),
+        "reference_events": len(judge.calibration.parts),
     }
-    scores = ways(parts, model.calibration.parts)
+    scores = ways(parts, judge.calibration.parts)
     result |= {way: figures(truth, scores[way], codes) for way in WAYS}
-    log10_p = {"batch": model.calibration.log10_p_in_batch(parts, scores["batch"])[0]}
-    log10_p["calibrated"] = model.calibration.log10_p(scores["calibrated"])
+    log10_p = {
+        "batch": judge.stand([Ranks.of(c) for c in parts.columns("loss_knn").T]).tail.log10_tail(scores["batch"])
+    }
+    log10_p["calibrated"] = judge.calibration.log10_p(scores["calibrated"])
     for way, values in log10_p.items():
-        own = corrected_score(-entity_maxima(-values, codes)[0], counts)
+        own = -log10_any(-entity_maxima(-values, codes)[0], counts)
         result[f"{way}, corrected"] = {"agent_auroc": auroc(bad > 0, own), "agent_ap": average_precision(bad > 0, own)}
     result["spread"] = spread(truth, scores, codes)
     result["drift"] = drift(events["p_value"].to_numpy()[~truth])

@@ -103,8 +103,8 @@ def score_city(data: Dataset) -> tuple[pa.Table, pa.Table, PairTails, int]:
     test = data.between(split.test_first, split.test_last)
     train, week = take_whole_week(train, week, SCHEMA)
     everybody = np.ones(week.num_rows, bool)
-    habits, case, answers = HabitSource.learn(train, week, SCHEMA, everybody)
-    judge = AddingJudge.fit((habits, ()), case, [answers], everybody)
+    habits, inquiry, answers = HabitSource.learn(train, week, SCHEMA, everybody)
+    judge = AddingJudge.fit((habits, ()), inquiry, [answers], everybody)
     judged = judge.judge(test, pa.concat_tables([train, week]))
     assert judge.together is not None
     known = _add(week, judge.looks.weigh(answers.raw)[2], habits.find_new(answers))

@@ -32,7 +32,7 @@ from ustad.dataset import Dataset, zone_of
 from ustad.events.together import place_keys
 from ustad.evidence_source import Answers, Source
 from ustad.habits.habit_source import HabitSource
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.incidents import find_incidents
@@ -118,8 +118,8 @@ class Household(Source):
     name: ClassVar[str] = "household"
     looks: ClassVar[dict[str, tuple[str, ...]]] = {"apart": ("apart",)}
 
-    def answer(self, case: Case) -> Answers:
-        stays = case.table.slice(case.first)["stay_id"].to_pylist()
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
+        stays = inquiry.table.slice(inquiry.first)["stay_id"].to_pylist()
         return Answers({"apart": np.array([self.values[stay] for stay in stays])})
 
 
@@ -138,12 +138,12 @@ def measure(town: Town, cache: Path) -> dict[str, Any]:
     values = dict(zip(week["stay_id"].to_pylist(), of_week.tolist(), strict=True))
     values |= dict(zip(test["stay_id"].to_pylist(), of_test.tolist(), strict=True))
     everybody = np.ones(week.num_rows, bool)
-    habits, case, answers = HabitSource.learn(train, week, SCHEMA, everybody)
+    habits, inquiry, answers = HabitSource.learn(train, week, SCHEMA, everybody)
     source, days = Household(values), split.test_last - split.test_first + 1
     line: dict[str, Any] = {"set": town.name, "people": len(where.ids), "asked": float(np.isfinite(of_test).mean())}
     for name, others in (("rule", ()), ("apart", (source,))):
-        both = [answers, *(one.answer(case) for one in others)]
-        judge = AddingJudge.fit((habits, others), case, both, everybody)
+        both = [answers, *(one.answer(inquiry) for one in others)]
+        judge = AddingJudge.fit((habits, others), inquiry, both, everybody)
         judged = judge.judge(test, pa.concat_tables([train, week]))
         scored, agents = _as_tables(test, judged)
         line[name] = measure_scores(data, scored, agents, days)

@@ -101,7 +101,7 @@ def _habits_live(model: AddingJudge, before: pa.Table, events: pa.Table) -> dict
 
 
 def _network_live(detector: Detector, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
-    live = LiveScorer(detector.paper().model.causal(), detector.device, reasons="all")
+    live = LiveScorer(detector.paper(), detector.device, reasons="all")
     live.warm(before)
     return _rows([live.update(row) for row in _first(events)])
 

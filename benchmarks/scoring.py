@@ -11,7 +11,6 @@ weights are random: speed does not depend on them. Prints a table and writes JSO
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import platform
 import statistics
@@ -32,7 +31,7 @@ from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import embed_events, sample
-from ustad.network_model import ScoringModel, fit_reference
+from ustad.paper_fitting import fit_reference, make_causal
 from ustad.schema import mobility_schema
 from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
@@ -180,11 +179,13 @@ def measure_live(
     table = make_table(6, 14, seed=5)
     day = table["started_at"].cast(pa.int64()).to_numpy() // DAY_US - FIRST_DAY
     early = table.filter(pa.array(day < 6))
-    model = fit_reference(
+    judge = fit_reference(
         network, encoder, config, early, calibration=early, calibration_first_day=FIRST_DAY + 4, device=device
     )
-    model.neighbours = Reference(cloud(references, config.model.width, 3), np.zeros(references, np.int64))
-    scorer = LiveScorer(model, device, neighbours="exact" if device.type == "cuda" else "approximate")
+    judge.source.neighbours = reference = Reference(
+        cloud(references, config.model.width, 3), np.zeros(references, np.int64)
+    )
+    scorer = LiveScorer(judge, device, neighbours="exact" if device.type == "cuda" else "approximate")
     scorer.warm(table.filter(pa.array((day >= 2) & (day < 9))))
     rows = table.filter(pa.array(day >= 9)).sort_by("started_at").to_pylist()
     times, made = [], []
@@ -197,18 +198,17 @@ def measure_live(
     result: dict[str, Any] = {"ms": 1e3 * wall, "cpu_ms": 1e3 * cpu, "events_per_s": 1 / wall, "references": references}
     state = next(iter(scorer._states.values()))
     result |= in_ms("network_and_knn_", seconds(lambda: scorer._measure(state), 20, device))
-    if model.neighbours.lists is not None:
-        result |= {"recall": model.neighbours.lists.recall, "distance_error": model.neighbours.lists.error}
-    return result | {"loss_differs_from_batch": _difference(model, table, day, made, device)}
+    if reference.lists is not None:
+        result |= {"recall": reference.lists.recall, "distance_error": reference.lists.error}
+    return result | {"loss_differs_from_batch": _difference(judge, table, day, made)}
 
 
-def _difference(
-    model: ScoringModel, table: pa.Table, day: np.ndarray, made: list[dict[str, Any]], device: torch.device
-) -> float:
+def _difference(judge: PaperJudge[Any], table: pa.Table, day: np.ndarray, made: list[dict[str, Any]]) -> float:
     """Largest relative difference of a loss between live and batch scoring with the window `past`."""
-    model = dataclasses.replace(model.causal(), neighbours=None)
+    judge = make_causal(judge)
+    judge.source.neighbours = None
     late, early = (table.filter(pa.array(rows)) for rows in (day >= 9, day < 9))
-    batch = score_whole(PaperJudge(model, device), late, early, Request(details=True)).details
+    batch = score_whole(judge, late, early, Request(details=True)).details
     assert batch is not None
     wanted = {row["stay_id"]: row for row in batch.to_pylist()}
     losses = [c for c in batch.column_names if c.startswith("loss_")]

@@ -263,22 +263,22 @@ def memory(server: Server, minutes: float) -> dict[str, float]:
 def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
     """The live model in micro-batches, without HTTP and store: for a bare GPU machine. Under a minute in all."""
     from ustad.live.network_live import LiveScorer
-    from ustad.scoring.paper_judge import PaperJudge
+    from ustad.paper_fitting import make_causal
     from ustad.scoring.scored_parts import score_whole
 
     began = time.perf_counter()
     quick = {"training.max_minutes": 0.2, "training.acceleration": "off"}
     detector = Detector(Config.preset("paper", **{**SIZE, **quick}), device=device).fit(make_stays(200, 28))
-    model = detector.paper().model.causal()
+    judge = make_causal(detector.paper())
     context = make_stays(batch, 4, "2024-02-01", seed=5)
     found: dict[str, Any] = {"seconds to fit": time.perf_counter() - began}
     for size in (1, 32, 128, batch):
         names = pa.array([f"a{i}" for i in range(size)])
         before = context.filter(pc.is_in(context["agent_id"], names))
         events = make_stays(size, 1, "2024-02-05", seed=6).take(pa.array(np.arange(size) * 3))
-        score = partial(score_whole, PaperJudge(model, detector.device), events, before)
+        score = partial(score_whole, judge, events, before)
         found[f"micro-batch {size}"] = rate(score, size, seconds)
-    live = LiveScorer(model, detector.device)
+    live = LiveScorer(judge, detector.device)
     live.warm(context)
     later = iter(make_stays(batch, 60, "2024-02-05", seed=7).sort_by("started_at").to_pylist())
     found["one by one"] = rate(lambda: live.update(next(later)), 1, seconds)

@@ -30,7 +30,7 @@ from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import Habits
 from ustad.habits.kernels import apart, bell
 from ustad.habits.questions import LOOKS
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.adding_judge import p_values
@@ -67,11 +67,11 @@ class Answered:
     days: tuple[int, int]
 
     @classmethod
-    def of(cls, case: Case, answers: Answers, habits: Habits) -> Answered:
-        rows, comparison = case.visits.row, answers.facts.comparison
+    def of(cls, inquiry: HistoryInquiry, answers: Answers, habits: Habits) -> Answered:
+        rows, comparison = inquiry.visits.row, answers.facts.comparison
         raw = {name: values[rows] for name, values in answers.raw.items()}
         own = (dict(answers.tests), dict(answers.evidence), comparison.place[rows], comparison.key[rows])
-        return cls(case.table, case.visits, raw, *own, habits, case.test_days)
+        return cls(inquiry.table, inquiry.visits, raw, *own, habits, inquiry.test_days)
 
     @property
     def period(self) -> Period:
@@ -98,11 +98,11 @@ def prepare(data: Dataset) -> Prepared:
     week = data.between(split.validation_first, split.test_first - 1)
     test = data.between(split.test_first, split.test_last)
     train, week = take_whole_week(train, week, SCHEMA)
-    source, case, answers = HabitSource.learn(train, week, SCHEMA, np.ones(week.num_rows, bool))
-    test_case = source.open_case(test, pa.concat_tables([train, week]))
-    known = case.history.trained_habits
-    scored = Answered.of(test_case, source.answer(test_case), source.habits)
-    return Prepared(data, Answered.of(case, answers, known), scored)
+    source, inquiry, answers = HabitSource.learn(train, week, SCHEMA, np.ones(week.num_rows, bool))
+    test_inquiry = source.open_inquiry(test, pa.concat_tables([train, week]))
+    known = inquiry.history.trained_habits
+    scored = Answered.of(test_inquiry, source.answer(test_inquiry), source.habits)
+    return Prepared(data, Answered.of(inquiry, answers, known), scored)
 
 
 # --------------------------------------------------------------------------------------------------- judging

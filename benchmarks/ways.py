@@ -31,7 +31,7 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.evidence_source import Answers, Source
 from ustad.habits.habit_source import HabitSource
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
@@ -132,8 +132,8 @@ class Ways(Source):
     def looks(self) -> dict[str, tuple[str, ...]]:  # type: ignore[override]  # chosen by who measures
         return {question: (question,) for question in self.questions}
 
-    def answer(self, case: Case) -> Answers:
-        stays = case.table.slice(case.first)["stay_id"].to_pylist()
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
+        stays = inquiry.table.slice(inquiry.first)["stay_id"].to_pylist()
         none = dict.fromkeys(QUESTIONS, np.nan)
         rows = [self.values.get(stay, none) for stay in stays]
         return Answers({question: np.array([row[question] for row in rows]) for question in self.questions})
@@ -176,7 +176,7 @@ def measure(town: Town, cache: Path) -> dict[str, Any]:
     odd = real | {stay: answer for stay, trip in bent.items() if (answer := known.ask(trip)) is not None}
     line: dict[str, Any] = {"set": town.name, "asked": len(real) / (week.num_rows + test.num_rows), "bent": len(bent)}
     everybody = np.ones(week.num_rows, bool)
-    habits, case, answers = HabitSource.learn(train, week, SCHEMA, everybody)
+    habits, inquiry, answers = HabitSource.learn(train, week, SCHEMA, everybody)
     stays = test["stay_id"].to_pylist()
     is_normal = np.array([str(who) in normal for who in test["agent_id"].to_pylist()])
     is_bent = np.array([stay in bent for stay in stays])
@@ -185,8 +185,8 @@ def measure(town: Town, cache: Path) -> dict[str, Any]:
         for name, answers_of in (("own", real), ("bent", odd)):
             source = Ways(answers_of, questions)
             sources = (habits, (source,)) if questions else (habits, ())
-            both = [answers, source.answer(case)] if questions else [answers]
-            judge = AddingJudge.fit(sources, case, both, everybody)
+            both = [answers, source.answer(inquiry)] if questions else [answers]
+            judge = AddingJudge.fit(sources, inquiry, both, everybody)
             judged = judge.judge(test, pa.concat_tables([train, week]))
             figures[name] = (
                 _measure_red_team(data, test, judged, split.test_last - split.test_first + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ from ustad.events.encoder import Encoder
 from ustad.files import as_table
 from ustad.frames import without_index
 from ustad.judges import Trainer, check_calendar, describe, has_network, load_judge, paper_judge
-from ustad.network_model import ScoringModel
 from ustad.periods import (
     Lessons,
     adopt_extraction,
@@ -45,6 +44,9 @@ from ustad.tables import DataError, identity_hash
 from ustad.torch_device import choose_device, torch_version
 from ustad.trip_features import TripFeatures
 from ustad.versions import find_model
+
+if TYPE_CHECKING:  # torch, which the preset quick does without
+    from ustad.network.inference.paper_network import PaperNetwork
 
 
 class Detector:
@@ -297,7 +299,7 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.judge
 
-    def paper(self) -> PaperJudge[ScoringModel]:
+    def paper(self) -> PaperJudge[PaperNetwork]:
         """The paper's judge, where that scores."""
         return paper_judge(self.judge)
 

@@ -1,7 +1,7 @@
 """The contract of a source of evidence: something that was fitted on training weeks and answers named questions.
 
-In goes a *case*: events with what is known of their entities (`habits/stages.py`). Out come raw answers, larger for
-what is more unusual. All that follows (calibration, adding up, scores) is the judge's; what was expected, and the words
+In goes an *inquiry*: events with what is known of their entities. Out come raw answers, larger for what is more
+unusual. All that follows (calibration, adding up, scores) is the judge's; what was expected, and the words
 for it, are the source's. Whoever has nothing to say leaves a method as it is here.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -19,6 +19,17 @@ import pyarrow as pa
 from ustad.schema import EventSchema
 
 Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """N events that sources are asked about, and what came before them; `habits/stages.py` adds histories."""
+
+    table: pa.Table  # counted context, then the events
+    first: int  # the row where the events begin
+    earlier: pa.Table | None  # context before that
+    _: KW_ONLY
+    radii: Mapping[str, float] | None = None  # question → how wide its prediction interval is, where one is asked for
 
 
 @dataclass(frozen=True)
@@ -78,14 +89,19 @@ class Source:
     """What a judge asks."""
 
     name: ClassVar[str]
-    #: The looks that its questions are added up in; a question of no look is shown and not scored.
+    #: The looks that its questions are added up in; a question of no look is shown and not scored. Sources that are
+    #: asked together have questions of different names.
     looks: ClassVar[Mapping[str, tuple[str, ...]]]
     #: Its questions about the `start`, the `length` or the `end` of an event.
     about: ClassVar[Mapping[str, str]] = {}
     #: What it measures `beside` answers, with the least scale that the judge may give its tail.
     beside: ClassVar[Mapping[str, float]] = {}
 
-    def answer(self, case: Any) -> Answers:
+    def answer(self, inquiry: Any) -> Answers:
+        raise NotImplementedError
+
+    def read_answers(self, events: pa.Table, measurements: pa.Table) -> Answers:
+        """What it answered, from what was measured: for a judge who waits until all events are measured."""
         raise NotImplementedError
 
     def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray | None:
@@ -116,6 +132,10 @@ class Source:
         the judge knows what is normal."""
         return {}
 
+    def facts(self) -> Mapping[str, Any]:
+        """What is said of it beside its training."""
+        return {}
+
     def forget(self, entities: Sequence[Any]) -> Self:
         """Without what is kept of some entities."""
         return self
@@ -135,16 +155,16 @@ class HistorySource(Source):
     schema: EventSchema
 
     @property
-    def known_until(self) -> int:
-        """The last local day of the histories."""
-        raise NotImplementedError
+    def known_until(self) -> int | None:
+        """The last local day of the histories; None where what is known of an entity is the events just before."""
+        return None
 
     @property
     def entity_key(self) -> np.ndarray:
         """Hashes of the entities that have a history."""
         raise NotImplementedError
 
-    def open_case(
+    def open_inquiry(
         self,
         events: pa.Table,
         context: pa.Table | None,
@@ -153,7 +173,7 @@ class HistorySource(Source):
     ) -> Any:
         """The events with what is known of their entities; local days in which visits are counted, and entities
         tested."""
-        raise NotImplementedError
+        return Inquiry(events, 0, context)
 
     def find_new(self, answers: Answers) -> np.ndarray | None:
         """Which events are at a place that the history of their entity does not hold: bool [N]. None where it cannot
@@ -162,15 +182,15 @@ class HistorySource(Source):
 
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         """The kind of each entity's nearest own place within the radius, None where none is known."""
-        raise NotImplementedError
+        return [None] * stays.num_rows
 
     def share(self, part: int, parts: int) -> Self:
         """The same with the histories of the entities of one of so many parts alone."""
         raise NotImplementedError
 
     def with_histories(self, table: pa.Table) -> Self:
-        """The same with these histories alone."""
-        raise NotImplementedError
+        """The same with these histories alone, where it has any."""
+        return self
 
 
 def expected_numbers(schema: EventSchema, measurements: Arrays, about: Mapping[str, str]) -> dict[str, Arrays]:

@@ -6,7 +6,7 @@ source is a folder of its own and a line in `Trainer.fit_ours` and `LOADERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.evidence_source import Source
 from ustad.habits.habit_source import HabitSource
-from ustad.network_model import ScoringModel, fit_reference, new_network, train_network
 from ustad.own_values.value_features import value_features
 from ustad.own_values.value_source import ValueSource
 from ustad.periods import Lessons, calibrating
@@ -36,6 +35,7 @@ from ustad.turns import short_turns
 if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
     from ustad.network.dual_transformer import DualTransformer
     from ustad.network.inference.memory_model import MemoryModel
+    from ustad.network.inference.paper_network import PaperNetwork
     from ustad.network.training.loop import FitResult
 
 #: Days that calibrate at least, where there are twice as many.
@@ -75,7 +75,7 @@ def check_calendar(config: Config, calendar: Calendar | None) -> None:
         raise ConfigError("a calendar says which days habits compare; the preset paper has no habits")
 
 
-def paper_judge(judge: Judge | None) -> PaperJudge[ScoringModel]:
+def paper_judge(judge: Judge | None) -> PaperJudge[PaperNetwork]:
     """The paper's judge, where that scores."""
     if not isinstance(judge, PaperJudge):
         raise ConfigError("this model holds no network of the paper; train one with the preset paper")
@@ -157,17 +157,23 @@ class Trainer:
         return MemoryModel.fit(*lesson, self.directory, self.resume, self.first_memory)
 
     def _fit_paper(self, lessons: Lessons) -> tuple[Judge, dict[str, Any]]:
-        start = paper_judge(self.start).model.network if self.start is not None else None
+        from ustad.paper_fitting import new_network
+
+        start = paper_judge(self.start).source.network if self.start is not None else None
         network = new_network(lessons.encoder, self.config, self.device, start)
         result = self.train_network(network, lessons)
         progress.say("building the reference and calibrating")
-        return PaperJudge(self.calibrate(network, lessons), self.device), model_files.training_facts(result)
+        return self.calibrate(network, lessons), model_files.training_facts(result)
 
     def train_network(self, network: DualTransformer, lessons: Lessons) -> FitResult:
+        from ustad.paper_fitting import train_network
+
         return train_network(network, lessons, self.config, self.device, directory=self.directory, resume=self.resume)
 
-    def calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
+    def calibrate(self, network: DualTransformer, lessons: Lessons) -> PaperJudge[PaperNetwork]:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
+        from ustad.paper_fitting import fit_reference
+
         week, first = lessons.calibration_week()
         return fit_reference(
             network,
@@ -217,12 +223,14 @@ def take_whole_week(train: pa.Table, validation: pa.Table, schema: EventSchema) 
 
 # ------------------------------------------------------------------------------------------------ loading
 def load_judge(
-    path: Path, encoder: Encoder, config: Config, device: Any, *, whole: bool, files: Iterable[str]
+    path: Path, encoder: Encoder, config: Config, device: Any, *, whole: bool, files: Collection[str]
 ) -> Judge:
     """Read what a judge saved, from the `files` that were checked. Where not the `whole` is asked for, histories and
     reference events are left on disk. Nothing read is executed."""
     if is_by_paper(config):
-        return PaperJudge(model_files.read_network(path, encoder, config, device, whole=whole, files=files), device)
+        from ustad.paper_fitting import load_paper
+
+        return load_paper(path, encoder, config, device, whole=whole, files=files)
     content = read_judge(path)
     habits = HabitSource.load(path, encoder.schema, config, content, whole=whole)
     loaders = [load for fact, load in LOADERS.items() if content[1].get(fact)]

@@ -8,20 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ustad import artefact
 from ustad.card import card
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.events.visit_counts import History
 from ustad.schema import EventSchema
 from ustad.trip_features import TripFeatures
-
-if TYPE_CHECKING:
-    import torch
-
-    from ustad.network_model import ScoringModel
 
 
 def write_encoder(place: Path, encoder: Encoder, config: Config, trips: TripFeatures) -> None:
@@ -42,23 +35,6 @@ def read_encoder(path: Path, files: Iterable[str], config: Config) -> tuple[Enco
     from safetensors.torch import load_file
 
     return encoder, TripFeatures.from_tensors(config.model.trips, load_file(path / "trips.safetensors"))
-
-
-def read_network(
-    path: Path, encoder: Encoder, config: Config, device: torch.device | str, *, whole: bool, files: Iterable[str]
-) -> ScoringModel:
-    """From the `files` that were checked; without the `whole` of it, the reference events are left on disk."""
-    from safetensors.torch import load_file
-
-    from ustad.network.dual_transformer import DualTransformer
-    from ustad.network_model import ScoringModel
-
-    network = DualTransformer(encoder.fields, config.model, config.window.max_events)
-    network.load_state_dict(load_file(path / "model.safetensors"))
-    network.to(device).eval()
-    history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
-    tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
-    return ScoringModel.from_tensors(network, encoder, config, tensors, history=history)
 
 
 def write_facts(place: Path, facts: dict[str, Any], config: Config, schema: EventSchema, *, scores_by: str) -> None:

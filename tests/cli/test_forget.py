@@ -67,8 +67,8 @@ def test_a_forgotten_agent_is_in_no_file_of_the_model(place, life):
         assert gone not in detector.judge.agents.entity_key
     else:
         assert "2" not in pq.read_table(place / "history.parquet")["entity"].to_pylist()
-        assert gone.view(np.int64) not in detector.judge.model.neighbours.owner
-        assert len(set(detector.judge.model.neighbours.owner.tolist())) == 5
+        assert gone.view(np.int64) not in detector.judge.source.neighbours.owner
+        assert len(set(detector.judge.source.neighbours.owner.tolist())) == 5
     after = detector.score(week).agents
     others = before["agent_id"].to_numpy() != 2
     np.testing.assert_allclose(after["score"].to_numpy()[others], before["score"].to_numpy()[others], rtol=1e-9)

@@ -107,7 +107,7 @@ def test_no_copy_of_a_model_from_elsewhere_is_left_on_a_worker(network_directory
     inner = pa_fs.SubTreeFileSystem(str(network_directory.parent), pa_fs.LocalFileSystem())
     detector = ModelPlace.of(Place(inner, "model")).load("cpu")
     assert list((tmp_path / "temporary").iterdir()) == []
-    mine, theirs = (d.judge.model.network.state_dict() for d in (Detector.load(network_directory, "cpu"), detector))
+    mine, theirs = (d.judge.source.network.state_dict() for d in (Detector.load(network_directory, "cpu"), detector))
     assert all(torch.equal(theirs[name], value) for name, value in mine.items())
 
 

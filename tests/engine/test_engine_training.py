@@ -72,14 +72,14 @@ def test_one_worker_gives_the_weights_reference_and_calibration_of_a_local_run(
     cluster, town, town_directory, config, local, tmp_path
 ):
     made = train(town_directory, tmp_path / "model", config, workers=1)
-    for name, value in local.judge.model.network.state_dict().items():
-        assert torch.allclose(made.judge.model.network.state_dict()[name], value, atol=1e-6), name
-    mine, theirs = local.judge.model.calibration, made.judge.model.calibration
+    for name, value in local.judge.source.network.state_dict().items():
+        assert torch.allclose(made.judge.source.network.state_dict()[name], value, atol=1e-6), name
+    mine, theirs = local.judge.calibration, made.judge.calibration
     assert np.array_equal(mine.entity, theirs.entity)
     for name in ("error", "loss", "au", "eu", "knn"):
         a, b = getattr(mine.parts, name), getattr(theirs.parts, name)
         assert np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True), name
-    a, b = local.judge.model.neighbours, made.judge.model.neighbours
+    a, b = local.judge.source.neighbours, made.judge.source.neighbours
     assert np.allclose(np.sort(a.embeddings, axis=0), np.sort(b.embeddings, axis=0), atol=1e-5)
     stored = Detector.load(tmp_path / "model", "cpu").score(town)
     assert_same(local.score(town).events, stored.events, ["stay_id"], tolerance=1e-3)

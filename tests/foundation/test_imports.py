@@ -33,7 +33,7 @@ TIERS = [
     {"scoring"},
     {"triage"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
-    | {"versions", "renewal", "judges", "network_model"},
+    | {"versions", "renewal", "judges", "paper_fitting"},
     {"live", "engine"},
     {"page", "lab"},
     {"service"},
@@ -45,16 +45,15 @@ BESIDE = {
     ("detector", "carrying_on"),
     ("detector", "judges"),
     ("judges", "model_files"),
-    ("judges", "network_model"),
+    ("judges", "paper_fitting"),
     ("judges", "periods"),
-    ("network_model", "periods"),
+    ("paper_fitting", "periods"),
     ("detector", "model_files"),
-    ("detector", "network_model"),
     ("detector", "periods"),
     ("detector", "trip_features"),
     ("model_files", "artefact"),
     ("model_files", "card"),
-    ("model_files", "network_model"),
+    ("paper_fitting", "artefact"),
     ("model_files", "trip_features"),
     ("periods", "card"),
     ("detector", "versions"),
@@ -260,7 +259,7 @@ def test_scoring_knows_nothing_of_its_sources():
 
 #: The one place that knows which judge a configuration has. Live scoring maps judges to scorers without asking.
 ASK_WHICH_JUDGE = {"judges.py"}
-JUDGES = {"AddingJudge", "PaperJudge", "HabitSource", "NetworkSource", "MemoryModel", "ScoringModel"}
+JUDGES = {"AddingJudge", "PaperJudge", "HabitSource", "NetworkSource", "MemoryModel", "PaperNetwork"}
 
 
 def asks_which_judge(node: ast.AST) -> bool:

@@ -14,8 +14,9 @@ from small_town import FIRST_DAY, before, make_stays
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network_model import ScoringModel, fit_reference
+from ustad.paper_fitting import fit_reference
 from ustad.schema import mobility_schema
+from ustad.scoring.paper_judge import PaperJudge
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,7 +54,7 @@ def network(encoder: Encoder, config: Config) -> DualTransformer:
 
 
 @pytest.fixture(scope="session")
-def model(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> ScoringModel:
+def model(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> PaperJudge:
     """Trained on nothing, but with a reference: days 0 … 4 of training, 5 … 8 of calibration."""
     return fit_reference(
         network,

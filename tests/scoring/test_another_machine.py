@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -95,15 +94,15 @@ def tied_parts(rows, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
     reference, events = tied_parts(999, 0), tied_parts(300, 1)
-    entity, days = np.repeat(np.arange(37), 27), np.full(37, 27)
+    entity = np.repeat(np.arange(37), 27)
 
     def judged():
         calibration = Calibration.fit(reference, entity, 7)
         scores = -np.log10(1 / (1 + np.arange(300) % 40))
         log10_p = calibration.log10_p(scores)
         ranks = [Ranks.of(column) for column in events.columns("loss_knn").T]
-        in_batch = PaperJudge(SimpleNamespace(calibration=calibration)).stand(ranks).tail.log10_tail(scores)
-        agents = calibration.agent_log10_p(log10_p[:37], days, 14.0, by_count=True)
+        in_batch = PaperJudge(None, calibration).stand(ranks).tail.log10_tail(scores)
+        agents = calibration.agent_log10_p(log10_p[:37], 14.0)
         return [log10_p, in_batch, agents, apply_tails(calibration.tails, events.columns("loss_knn"))], scores
 
     right, scores = judged()

@@ -14,8 +14,9 @@ from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network_model import ScoringModel, fit_reference
+from ustad.paper_fitting import fit_reference
 from ustad.schema import EventSchema, Feature
+from ustad.scoring.paper_judge import PaperJudge
 
 FIRST_DAY = 19723
 SCHEMA = EventSchema(
@@ -51,7 +52,7 @@ def _payments() -> pa.Table:
 
 
 @pytest.fixture(scope="module", params=["events", "sessions"])
-def cards(request: pytest.FixtureRequest) -> tuple[ScoringModel, pa.Table, pa.Table]:
+def cards(request: pytest.FixtureRequest) -> tuple[PaperJudge, pa.Table, pa.Table]:
     payments = _payments()
     changes = {"model.width": 16, "model.event_blocks": 2, "scoring.samples": 4, "scoring.neighbours": 4}
     window = {"window.unit": request.param, "window.length": 5, "window.session_minutes": 600.0, "window.mode": "past"}
@@ -68,7 +69,9 @@ def cards(request: pytest.FixtureRequest) -> tuple[ScoringModel, pa.Table, pa.Ta
     )
 
 
-def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:
+def test_any_events_are_scored_with_reasons_in_their_own_words(
+    cards: tuple[PaperJudge, pa.Table, pa.Table],
+) -> None:
     model, early, late = cards
     events, agents = score_by_paper(model, late, early, reasons="all", coverage=0.9)
     assert events.num_rows == late.num_rows
@@ -83,7 +86,9 @@ def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[Scor
     assert events["loss_basket"].null_count == late["basket"].null_count
 
 
-def test_live_agrees_with_batch_where_events_look_back(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:
+def test_live_agrees_with_batch_where_events_look_back(
+    cards: tuple[PaperJudge, pa.Table, pa.Table],
+) -> None:
     model, early, late = cards
     wanted, _ = score_by_paper(model, late, early)
     scorer = LiveScorer(model, neighbours="exact")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,17 +10,17 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 from scipy import stats
 
 from ustad.distribution import Distribution, Ranks, log10_any
+from ustad.evidence_source import Answers
 from ustad.scoring.calibration import (
     ABLATIONS,
     Calibration,
     Parts,
     combine,
-    corrected_score,
     entity_maxima,
     log10_tails,
     spread_of,
 )
-from ustad.scoring.paper_judge import PaperJudge, judge
+from ustad.scoring.paper_judge import Judgement, PaperJudge
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -156,8 +154,8 @@ def test_batch_p_values_are_uniform_on_held_back_normal_data() -> None:
     calibration = Calibration.fit(make_parts(20_000, 6), np.arange(20_000) // 20, 7)
     held_back = make_parts(20_000, 7)
     ranks = [Ranks.of(column) for column in held_back.columns("loss_knn").T]
-    standing = PaperJudge(SimpleNamespace(calibration=calibration)).stand(ranks)
-    judgement = judge(held_back, standing)
+    standing = PaperJudge(None, calibration).stand(ranks)
+    judgement = Judgement.of(Answers(dict(enumerate(held_back.columns("loss_knn").T))), standing)
     np.testing.assert_allclose(judgement.score, combine(held_back))
     assert stats.kstest(10**judgement.log10_p, "uniform").statistic < 0.02
     assert stats.kstest(10**standing.normal, "uniform").statistic < 0.02
@@ -167,27 +165,21 @@ def _agents(seed: int, agents: int, events: int) -> tuple[Parts, np.ndarray]:
     return make_parts(agents * events, seed), np.repeat(np.arange(agents), events)
 
 
-@pytest.mark.parametrize("corrected", [False, True])
-def test_agent_p_values_are_uniform_over_equal_spans(corrected: bool) -> None:
+def test_agent_p_values_are_uniform_over_equal_spans() -> None:
     calibration = Calibration.fit(*_agents(8, 1000, 21), 7)
     parts, entity = _agents(9, 1000, 21)
-    smallest, counts = entity_maxima(-calibration.log10_p(combine(parts, reference=calibration.parts)), entity)
-    p = 10 ** calibration.agent_log10_p(-smallest, counts, 7, corrected)
+    smallest, _ = entity_maxima(-calibration.log10_p(combine(parts, reference=calibration.parts)), entity)
+    p = 10 ** calibration.agent_log10_p(-smallest, 7)
     assert stats.kstest(p, "uniform").statistic < 0.06  # stated tolerance
 
 
 def test_agent_p_values_hold_over_a_longer_span() -> None:
     calibration = Calibration.fit(*_agents(10, 2000, 21), 7)
     parts, entity = _agents(11, 500, 84)  # four weeks
-    smallest, counts = entity_maxima(-calibration.log10_p(combine(parts, reference=calibration.parts)), entity)
-    p = 10 ** calibration.agent_log10_p(-smallest, counts, 28)
+    smallest, _ = entity_maxima(-calibration.log10_p(combine(parts, reference=calibration.parts)), entity)
+    p = 10 ** calibration.agent_log10_p(-smallest, 28)
     assert stats.kstest(p, "uniform").statistic < 0.1
     assert (p <= 0.05).mean() < 0.1
-
-
-def test_the_correction_asks_more_of_an_agent_with_more_events() -> None:
-    few, many = corrected_score(np.array([-3.0, -3.0]), np.array([10, 1000]))
-    assert few > many
 
 
 def test_agents_of_a_batch_are_compared_with_what_the_batch_says_of_the_reference() -> None:
@@ -195,12 +187,12 @@ def test_agents_of_a_batch_are_compared_with_what_the_batch_says_of_the_referenc
     parts, entity = _agents(21, 40, 5)
     calibration = Calibration.fit(parts, entity, 7)
     other = np.random.default_rng(22).permutation(calibration.normal) * 2.0
-    smallest, counts = np.array([-0.5, -1.0, -3.0]), np.array([5, 5, 5])
+    smallest = np.array([-0.5, -1.0, -3.0])
     blocks = [-other[entity == agent].min() for agent in range(40)]
     expected = Distribution.fit(np.array(blocks)).log10_tail(-smallest)
-    np.testing.assert_allclose(calibration.agent_log10_p(smallest, counts, 7, normal=other), expected)
-    own = calibration.agent_log10_p(smallest, counts, 7)
-    np.testing.assert_array_equal(own, calibration.agent_log10_p(smallest, counts, 7, normal=calibration.normal))
+    np.testing.assert_allclose(calibration.agent_log10_p(smallest, 7, normal=other), expected)
+    own = calibration.agent_log10_p(smallest, 7)
+    np.testing.assert_array_equal(own, calibration.agent_log10_p(smallest, 7, normal=calibration.normal))
     assert not np.allclose(own, expected)
 
 

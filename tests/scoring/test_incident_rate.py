@@ -91,8 +91,8 @@ def test_five_a_day_come_in_the_week_that_the_model_was_calibrated_on() -> None:
         model = learn_from(between(life, 0, 21), week, SCHEMA, half)
         mine = week if half is None else week.filter(pa.array(half))
         mask = np.ones(week.num_rows, bool) if half is None else half
-        _, case, answers = HabitSource.learn(between(life, 0, 21), week, SCHEMA, mask)
-        groups = Groups.of(case.entity, case.visits.entity_key, mask)
+        _, inquiry, answers = HabitSource.learn(between(life, 0, 21), week, SCHEMA, mask)
+        groups = Groups.of(inquiry.entity, inquiry.visits.entity_key, mask)
         score = Looks.of_week(answers.raw, None, groups, unit_weights([HabitSource.looks]))[1][mask]
         assert len(score) == mine.num_rows
         assert [count[0] for count in model.counts] == list(LEVELS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from whole_scores import score_by_paper
+from whole_scores import score_by_paper, with_source
 
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.neighbours import Reference
-from ustad.network_model import ScoringModel
+from ustad.paper_fitting import make_causal
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import DataError
 
 FIRST_DAY = 19723
@@ -32,12 +32,12 @@ def _before(stays: pa.Table, day: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def causal(model: ScoringModel) -> ScoringModel:
-    return model.causal()
+def causal(model: PaperJudge) -> PaperJudge:
+    return make_causal(model)
 
 
 @pytest.fixture(scope="module")
-def batch(causal: ScoringModel, stays: pa.Table) -> dict[int, dict[str, Any]]:
+def batch(causal: PaperJudge, stays: pa.Table) -> dict[int, dict[str, Any]]:
     events, _ = score_by_paper(causal, _since(stays, FIRST_DAY + 12), _before(stays, FIRST_DAY + 12))
     return {row["stay_id"]: row for row in events.to_pylist()}
 
@@ -73,7 +73,7 @@ def _assert_same(live: dict[str, Any], wanted: dict[str, Any]) -> None:
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 def test_live_equals_batch_for_any_interleaving_of_agents(
-    causal: ScoringModel, stays: pa.Table, batch: dict[int, dict[str, Any]], seed: int
+    causal: PaperJudge, stays: pa.Table, batch: dict[int, dict[str, Any]], seed: int
 ) -> None:
     scorer = LiveScorer(causal, neighbours="exact")
     scorer.warm(_before(stays, FIRST_DAY + 12))
@@ -84,7 +84,7 @@ def test_live_equals_batch_for_any_interleaving_of_agents(
 
 @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
-def test_several_at_once_equal_one_by_one(causal: ScoringModel, stays: pa.Table, seed: int, sizes: list[int]) -> None:
+def test_several_at_once_equal_one_by_one(causal: PaperJudge, stays: pa.Table, seed: int, sizes: list[int]) -> None:
     """However they are cut into requests, and with an entity several times in one of them."""
     alone, together = (LiveScorer(causal, neighbours="exact") for _ in range(2))
     for scorer in (alone, together):
@@ -102,7 +102,7 @@ def test_several_at_once_equal_one_by_one(causal: ScoringModel, stays: pa.Table,
     assert together.update_many([]) == []
 
 
-def test_where_one_of_several_is_refused_none_is_remembered(causal: ScoringModel, stays: pa.Table) -> None:
+def test_where_one_of_several_is_refused_none_is_remembered(causal: PaperJudge, stays: pa.Table) -> None:
     scorer = LiveScorer(causal)
     rows = stays.slice(0, 4).to_pylist()
     scorer.update(rows[0])
@@ -112,7 +112,7 @@ def test_where_one_of_several_is_refused_none_is_remembered(causal: ScoringModel
     assert scorer.update(rows[1])["score"] == pytest.approx(LiveScorer(causal).update_many(rows[:2])[1]["score"])
 
 
-def test_live_without_warming_equals_batch_without_context(causal: ScoringModel, stays: pa.Table) -> None:
+def test_live_without_warming_equals_batch_without_context(causal: PaperJudge, stays: pa.Table) -> None:
     some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 3)).slice(0, 14)
     wanted, _ = score_by_paper(causal, some)
     scorer = LiveScorer(causal, neighbours="exact")
@@ -122,28 +122,28 @@ def test_live_without_warming_equals_batch_without_context(causal: ScoringModel,
         assert live["history_days"] == row["history_days"]
 
 
-def test_a_small_cache_of_embeddings_changes_nothing(causal: ScoringModel, stays: pa.Table) -> None:
+def test_a_small_cache_of_embeddings_changes_nothing(causal: PaperJudge, stays: pa.Table) -> None:
     rows = _interleaved(stays.slice(0, 28), 1)
     large, small = LiveScorer(causal), LiveScorer(causal)
     small._kept = 3
     for row in rows:
         assert small.update(row)["score"] == pytest.approx(large.update(row)["score"], rel=1e-4)
-    assert len(small._embeddings) <= 3 + causal.config.window.max_events
+    assert len(small._embeddings) <= 3 + causal.source.config.window.max_events
 
 
-def test_state_is_bounded_by_the_window_and_can_be_forgotten(causal: ScoringModel, stays: pa.Table) -> None:
+def test_state_is_bounded_by_the_window_and_can_be_forgotten(causal: PaperJudge, stays: pa.Table) -> None:
     scorer = LiveScorer(causal)
     mine = stays.filter(pa.array(stays["agent_id"].to_numpy() == 0))
     for row in mine.to_pylist():
         scorer.update(row)
-    assert len(scorer._states[0].arrays) <= 4 * (causal.config.window.length + 1)
+    assert len(scorer._states[0].arrays) <= 4 * (causal.source.config.window.length + 1)
     scorer.forget(0)
     assert len(scorer) == 0
     assert not scorer._embeddings
 
 
 def test_one_event_is_scored_by_one_thread_and_the_others_come_back_after_it(
-    causal: ScoringModel, stays: pa.Table, monkeypatch: pytest.MonkeyPatch
+    causal: PaperJudge, stays: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scorer = LiveScorer(causal, neighbours="exact")
     used: list[int] = []
@@ -161,7 +161,7 @@ def test_one_event_is_scored_by_one_thread_and_the_others_come_back_after_it(
         torch.set_num_threads(before)
 
 
-def test_an_event_out_of_order_is_refused(causal: ScoringModel, stays: pa.Table) -> None:
+def test_an_event_out_of_order_is_refused(causal: PaperJudge, stays: pa.Table) -> None:
     scorer = LiveScorer(causal)
     first, second = stays.slice(0, 2).to_pylist()
     scorer.update(second)
@@ -171,8 +171,8 @@ def test_an_event_out_of_order_is_refused(causal: ScoringModel, stays: pa.Table)
         scorer.update({"started_at": first["started_at"]})
 
 
-def test_long_days_are_cut_as_in_batch(causal: ScoringModel, stays: pa.Table) -> None:
-    tight = dataclasses.replace(causal, config=causal.config.replace({"window.max_events": 3}))
+def test_long_days_are_cut_as_in_batch(causal: PaperJudge, stays: pa.Table) -> None:
+    tight = with_source(causal, config=causal.source.config.replace({"window.max_events": 3}))
     some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 1)).slice(0, 12)
     wanted, _ = score_by_paper(tight, some)
     scorer = LiveScorer(tight, neighbours="exact")
@@ -181,7 +181,7 @@ def test_long_days_are_cut_as_in_batch(causal: ScoringModel, stays: pa.Table) ->
         assert live["loss_duration"] == pytest.approx(row["loss_duration"], rel=TOLERANCE, abs=1e-5)
 
 
-def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_searched_as_the_device_asks(causal: PaperJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def through_lists(references: int, device: torch.device) -> bool:
@@ -189,9 +189,9 @@ def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkey
         return len(asked) == 2
 
     monkeypatch.setattr("ustad.live.network_live.live_through_lists", through_lists)
-    assert causal.neighbours is not None
-    own = Reference(causal.neighbours.embeddings, causal.neighbours.owner)
-    model = dataclasses.replace(causal, neighbours=own)
+    assert causal.source.neighbours is not None
+    own = Reference(causal.source.neighbours.embeddings, causal.source.neighbours.owner)
+    model = with_source(causal, neighbours=own)
     LiveScorer(model)
     assert own.lists is None
     LiveScorer(model)
@@ -200,10 +200,10 @@ def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkey
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_live_equals_batch_on_a_gpu_too(causal: ScoringModel, stays: pa.Table) -> None:
-    there = dataclasses.replace(causal, network=copy.deepcopy(causal.network).cuda())
+def test_live_equals_batch_on_a_gpu_too(causal: PaperJudge, stays: pa.Table) -> None:
+    there = with_source(causal, network=copy.deepcopy(causal.source.network).cuda())
     context, fresh = _before(stays, FIRST_DAY + 12), _since(stays, FIRST_DAY + 12)
-    wanted, _ = score_by_paper(there, fresh, context, device="cuda")
+    wanted, _ = score_by_paper(there, fresh, context)
     scorer = LiveScorer(there, "cuda", neighbours="exact")
     scorer.warm(context)
     for row in wanted.sort_by("started_at").to_pylist():

@@ -23,8 +23,10 @@ from ustad.config import Config
 from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network_model import ScoringModel, fit_reference, scored_terms
+from ustad.network.inference.paper_network import scored_terms
+from ustad.paper_fitting import fit_reference
 from ustad.schema import mobility_schema
+from ustad.scoring.paper_judge import PaperJudge
 
 FILE = Path(__file__).parent / "paper_scores.json"
 FIRST_DAY = 19723  # 2024-01-01, a Monday
@@ -92,7 +94,7 @@ def set_weights(network: DualTransformer) -> None:
 
 
 @cache
-def make_model() -> ScoringModel:
+def make_model() -> PaperJudge:
     model = CONFIG.model
     schema = mobility_schema(model.trips, TRIP_SIZE, model.log_duration, model.ends_seen)
     train = days(0, TRAIN_DAYS - 1)
@@ -109,7 +111,7 @@ def make_model() -> ScoringModel:
 # ------------------------------------------------------------------------------------------- the equations
 def measure_slowly(table: pa.Table, first: int) -> tuple[PaperOracle, np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Of every event from day `first` on: its row in the arrays, terms by name, and its state for the neighbours."""
-    model = make_model()
+    model = make_model().source
     arrays = model.encoder.encode(table)
     terms = [(t.name, t.kind, t.fields) for t in model.encoder.terms if t.scored]
     weights = {name: values.numpy() for name, values in model.network.state_dict().items()}
@@ -129,7 +131,7 @@ def measure_slowly(table: pa.Table, first: int) -> tuple[PaperOracle, np.ndarray
 @cache
 def score_slowly() -> dict[str, dict[str, list[float]]]:
     """Events in the order of the table, and agents, by the equations."""
-    k, names = CONFIG.scoring.neighbours, scored_terms(make_model().encoder)
+    k, names = CONFIG.scoring.neighbours, scored_terms(make_model().source.encoder)
     _, _, _, reference = measure_states(days(0, TRAIN_DAYS - 1))
     first, last = CALIBRATION_DAYS
     calibrating, rows, normal, states = measure_slowly(days(0, last), first)
@@ -158,7 +160,7 @@ def score_slowly() -> dict[str, dict[str, list[float]]]:
 
 def measure_states(train: pa.Table):
     """The states of all training events, hidden and without dropout."""
-    model = make_model()
+    model = make_model().source
     weights = {name: values.numpy() for name, values in model.network.state_dict().items()}
     oracle = PaperOracle(weights, model.encoder.encode(train), [], CONFIG.model.heads, rate=0.0, seed=0)
     rows = np.arange(train.num_rows)

@@ -93,7 +93,7 @@ def test_live_rows_have_the_columns_of_the_contract_and_of_details(detector: Det
     if hasattr(detector.judge, "sources"):
         live = HabitLive(detector.judge, since=detector.judge.known_until + 1)
     else:
-        live = LiveScorer(detector.paper().model.causal())
+        live = LiveScorer(detector.paper())
     event = detector.trips.attach(events, few.trips).slice(0, 1).to_pylist()[0]
     row = live.update(event)
     joined_later, late = {"incident_id", "echo"}, {"at_home"}  # late: incidents need it, and are made of tables

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ustad.network_model import ScoringModel
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
@@ -46,13 +45,13 @@ def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
 @pytest.mark.parametrize(
     "rule", [AlertRule(), AlertRule("top", 6), AlertRule("fdr", 0.5), AlertRule("alerts_per_day", 3)]
 )
-def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
-    model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
+def test_parts_equal_the_whole(model: PaperJudge, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
+    model = dataclasses.replace(model, by_rank=percentiles == "batch")
     context, events = _split(stays)
     asked = Request(rule, coverage=0.9, details=True)
-    whole = score_whole(PaperJudge(model), events, context, asked)
+    whole = score_whole(model, events, context, asked)
     said = whole.run
-    parts = ScoredParts(PaperJudge(model), events, context, asked, entities=3)
+    parts = ScoredParts(model, events, context, asked, entities=3)
     made = list(parts)
     assert [len(part.agents) for part in made] == [3, 3, 2]
     for name, key in (("events", "stay_id"), ("details", "stay_id"), ("agents", "agent_id")):
@@ -62,11 +61,11 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
     assert parts.notes == {**said, **rounded}
 
 
-def test_parts_side_by_side_are_those_one_after_the_other(model: ScoringModel, stays: pa.Table) -> None:
+def test_parts_side_by_side_are_those_one_after_the_other(model: PaperJudge, stays: pa.Table) -> None:
     context, events = _split(stays)
     turn, ways = sys.getswitchinterval(), []
     for at_once in (1, 3):
-        parts = ScoredParts(PaperJudge(model), events, context, entities=2, at_once=at_once)
+        parts = ScoredParts(model, events, context, entities=2, at_once=at_once)
         ways.append([part.events for part in parts])
     assert [len(part) for part in ways[0]] == [len(part) for part in ways[1]]
     assert len(ways[0]) == 4
@@ -75,16 +74,16 @@ def test_parts_side_by_side_are_those_one_after_the_other(model: ScoringModel, s
     assert sys.getswitchinterval() == turn
 
 
-def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
+def test_reasons_on_request_and_without_context(model: PaperJudge, stays: pa.Table) -> None:
     _, events = _split(stays)
-    every = list(ScoredParts(PaperJudge(model), events, None, Request(reasons="all"), entities=5))
+    every = list(ScoredParts(model, events, None, Request(reasons="all"), entities=5))
     assert sum(part.events["reason"].null_count for part in every) == 0
-    none = list(ScoredParts(PaperJudge(model), events, None, Request(reasons="none"), entities=5))
+    none = list(ScoredParts(model, events, None, Request(reasons="none"), entities=5))
     assert sum(part.events["reason"].null_count for part in none) == len(events)
 
 
-def test_nothing_to_score_is_said(model: ScoringModel, stays: pa.Table) -> None:
+def test_nothing_to_score_is_said(model: PaperJudge, stays: pa.Table) -> None:
     with pytest.raises(DataError, match="empty"):
-        ScoredParts(PaperJudge(model), stays.slice(0, 0))
+        ScoredParts(model, stays.slice(0, 0))
     with pytest.raises(ValueError, match="at least 1"):
-        ScoredParts(PaperJudge(model), stays, entities=0)
+        ScoredParts(model, stays, entities=0)

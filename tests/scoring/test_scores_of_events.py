@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from whole_scores import score_by_paper
+from whole_scores import score_by_habits, score_by_paper
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.events.visit_counts import History
+from ustad.events.visit_counts import VisitCounts
 from ustad.events.words import clock_words, distance_words, minutes_words
+from ustad.evidence_source import Answers
+from ustad.judges import learn_from
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network_model import ScoringModel
+from ustad.network.inference.paper_network import PaperNetwork, scored_terms
+from ustad.network.network_words import Explainer
+from ustad.paper_fitting import fit_reference, load_paper
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.explain import Explainer, kinds, shares
-from ustad.scoring.judge import Request
-from ustad.scoring.paper_judge import PaperJudge
+from ustad.scoring.judge import Request, find_kinds
+from ustad.scoring.paper_judge import Judgement, PaperJudge
 from ustad.scoring.rejection import keep_surest, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.scored_parts import score_whole
 from ustad.tables import DataError
@@ -27,13 +33,17 @@ FIRST_DAY = 19723
 NUMBERS = ("score", "p_value", "knn", "loss_start", "loss_poi", "eu_x", "expected_duration")
 
 
+def _floats(table: pa.Table, name: str) -> np.ndarray:
+    return table[name].to_numpy(zero_copy_only=False).astype(float)
+
+
 def _split(stays: pa.Table, day: int = FIRST_DAY + 10) -> tuple[pa.Table, pa.Table]:
     early = stays["started_at"].cast(pa.int64()).to_numpy() < day * 86_400_000_000
     return stays.filter(pa.array(early)), stays.filter(pa.array(~early))
 
 
 @pytest.fixture(scope="module")
-def scored(model: ScoringModel, stays: pa.Table) -> tuple[pa.Table, pa.Table]:
+def scored(model: PaperJudge, stays: pa.Table) -> tuple[pa.Table, pa.Table]:
     context, events = _split(stays)
     return score_by_paper(model, events, context)
 
@@ -83,7 +93,7 @@ def test_agents_take_the_score_of_their_most_unusual_event(scored: tuple[pa.Tabl
 
 
 def test_scores_do_not_depend_on_the_order_of_rows(
-    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+    model: PaperJudge, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
 ) -> None:
     context, events = _split(stays)
     order = np.random.default_rng(0).permutation(len(events))
@@ -93,7 +103,7 @@ def test_scores_do_not_depend_on_the_order_of_rows(
 
 
 def test_calibrated_scores_do_not_depend_on_who_else_is_scored(
-    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+    model: PaperJudge, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
 ) -> None:
     mine = stays.filter(pa.array(stays["agent_id"].to_numpy() == 2))
     context, events = _split(mine)
@@ -102,7 +112,7 @@ def test_calibrated_scores_do_not_depend_on_who_else_is_scored(
 
 
 def test_context_can_be_a_first_day_instead(
-    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+    model: PaperJudge, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
 ) -> None:
     together, _ = score_by_paper(model, stays, first_day=FIRST_DAY + 10)
     _same(together, scored[0])
@@ -110,16 +120,16 @@ def test_context_can_be_a_first_day_instead(
     _same(overlapping, scored[0])
 
 
-def test_an_event_with_a_short_history_says_so(model: ScoringModel, stays: pa.Table) -> None:
+def test_an_event_with_a_short_history_says_so(model: PaperJudge, stays: pa.Table) -> None:
     events, _ = score_by_paper(model, _split(stays)[1])
     days = events["history_days"].to_numpy()
     first = events["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 == FIRST_DAY + 10
     assert (days[first] == 0).all()
-    assert days.max() == model.config.window.length
+    assert days.max() == model.source.config.window.length
 
 
-def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, stays: pa.Table) -> None:
-    paper = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": "batch"}))
+def test_batch_percentiles_rank_within_the_scored_events(model: PaperJudge, stays: pa.Table) -> None:
+    paper = dataclasses.replace(model, by_rank=True)
     context, events = _split(stays)
     scored, _ = score_by_paper(paper, events, context)
     loss, share = (scored[c].to_numpy(zero_copy_only=False).astype(float) for c in ("loss_x", "pct_x"))
@@ -129,9 +139,9 @@ def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, st
     assert (np.diff(scored["p_value"].to_numpy()[order]) <= 1e-12).all()
 
 
-def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None:
+def test_alert_rules_flag_and_note(model: PaperJudge, stays: pa.Table) -> None:
     context, events = _split(stays)
-    scores = score_whole(PaperJudge(model), events, context, Request(AlertRule("top", 5)))
+    scores = score_whole(model, events, context, Request(AlertRule("top", 5)))
     scored, said = scores.events, scores.run
     flagged = scored.filter(scored["alert"])
     assert len(flagged) == 5
@@ -141,7 +151,7 @@ def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None
     assert any("normal behaviour alone" in text for text in said["warnings"])
 
 
-def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays: pa.Table) -> None:
+def test_intervals_and_sets_cover_their_own_reference(model: PaperJudge, stays: pa.Table) -> None:
     week, _ = _split(stays, FIRST_DAY + 9)
     scored, _ = score_by_paper(model, week, first_day=FIRST_DAY + 5, coverage=0.8)
     rows = scored.to_pylist()
@@ -153,11 +163,11 @@ def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays
 
 
 def test_a_model_survives_storing(
-    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table], tmp_path: object
+    model: PaperJudge, stays: pa.Table, scored: tuple[pa.Table, pa.Table], tmp_path: Path
 ) -> None:
-    again = ScoringModel.from_tensors(
-        model.network, model.encoder, model.config, model.to_tensors(), history=model.history
-    )
+    model.save(tmp_path)
+    source = model.source
+    again = load_paper(tmp_path, source.encoder, source.config, "cpu", whole=True, files=os.listdir(tmp_path))
     context, events = _split(stays)
     _same(score_by_paper(again, events, context)[0], scored[0])
 
@@ -170,8 +180,6 @@ def test_a_model_survives_storing(
 def test_neighbours_can_be_off_or_own(
     network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
 ) -> None:
-    from ustad.network_model import fit_reference
-
     context, events = _split(stays)
     changed = config.replace(changes)
     made = fit_reference(network, encoder, changed, context, calibration=context, calibration_first_day=FIRST_DAY + 8)
@@ -180,7 +188,7 @@ def test_neighbours_can_be_off_or_own(
     assert (scored["knn"].null_count == len(scored)) == (changes == {"scoring.neighbours": 0})
 
 
-def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel, stays: pa.Table) -> None:
+def test_missing_values_are_left_out_and_never_break_a_score(model: PaperJudge, stays: pa.Table) -> None:
     context, events = _split(stays)
     words = pa.array([None if i % 2 else "never heard of" for i in range(len(events))], pa.string())
     holes = events.set_column(events.column_names.index("poi_category"), "poi_category", words)
@@ -194,7 +202,7 @@ def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel
     assert np.isfinite(agents["p_value"].to_numpy()).all()
 
 
-def test_nothing_to_score_is_a_clear_error(model: ScoringModel, stays: pa.Table) -> None:
+def test_nothing_to_score_is_a_clear_error(model: PaperJudge, stays: pa.Table) -> None:
     with pytest.raises(DataError, match="table of events is empty"):
         score_by_paper(model, stays, first_day=FIRST_DAY + 1000)
 
@@ -215,33 +223,40 @@ def test_the_driver_of_the_score_is_named(encoder: Encoder) -> None:
     row = {"expected_duration": 45.0, "observed_duration": 665.0, "spread_duration": 20.0}
     text = Explainer(encoder).sentence(row, "duration", None)
     assert text == "Stay: 11 h 5 min. Expected 45 min ± 20 min."
-    assert "Unlike any known stay." in Explainer(encoder).sentence(row, None, None)
+    assert "Unlike any known stay." in Explainer(encoder).sentence(row, "knn", None)
     known = {"seen": 4, "hour_seen": False, "weekday_seen": True, "days": 21}
     assert "Here 4 times in 21 days, never at this hour." in Explainer(encoder).sentence(row, "duration", known)
 
 
 def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:
-    terms = sum(t.scored for t in encoder.terms)
-    tails = np.full((5, terms + 1), -0.1)
-    tails[0, 1], tails[1, -1], tails[2, 1], tails[3, 1], tails[4, 1] = -4, -4, -4, -4, -4
-    doubts = np.full((5, terms), -0.3)
-    doubts[2, 1] = -3
-    missing = np.zeros((5, terms), bool)
-    missing[3, : terms // 2 + 1] = True
-    table = pa.table({"end_gap_s": [0.0, 0.0, 0.0, 0.0, 7200.0]})  # term 1 is the duration
-    found = kinds(encoder, tails, doubts, missing, table=table)
+    names = scored_terms(encoder)
+    lead = names[1]  # the duration
+    leads = np.array([lead, "knn", lead, lead, lead], object)
+    doubts = {name: np.full(5, -0.3) for name in names}
+    doubts[lead][2] = -3
+    raw = {name: np.ones(5) for name in (*names, "knn")}
+    for name in names[: len(names) // 2 + 1]:
+        raw[name][3] = np.nan
+    table = pa.table({"end_gap_s": [0.0, 0.0, 0.0, 0.0, 7200.0]})
+    as_it_is = SimpleNamespace(log10_tail=lambda values: values)
+    calibration = SimpleNamespace(parts=SimpleNamespace(names=names), uncertainty_tails=[as_it_is] * len(names))
+    judge = PaperJudge(PaperNetwork(None, encoder, None, None), calibration)
+    numbers = {name: {"noise": values, "doubt": 0.0} for name, values in doubts.items()}
+    answers = Answers(raw, facts=(table, None))
+    found = find_kinds((judge.source,), (answers,), leads, judge._is_unsure(leads, numbers))
     assert found.tolist() == ["predictable", "novel", "unsure", "unobserved", "unobserved"]
 
 
 def test_shares_of_the_score_sum_to_one() -> None:
-    tails = np.array([[-1.0, np.nan, -3.0], [np.nan, np.nan, np.nan]])
-    np.testing.assert_allclose(shares(tails), [[0.25, 0, 0.75], [0, 0, 0]])
+    surprise = {"a": np.array([1.0, np.nan]), "b": np.array([np.nan, np.nan]), "c": np.array([3.0, np.nan])}
+    shares = Judgement(surprise, np.zeros(2), np.zeros(2), np.zeros(2)).shares
+    np.testing.assert_allclose(np.stack(list(shares.values())).T, [[0.25, 0, 0.75], [0, 0, 0]])
 
 
-def test_evidence_leads_with_what_made_the_score(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
+def test_evidence_leads_with_what_made_the_score(model: PaperJudge, scored: tuple[pa.Table, pa.Table]) -> None:
     for row in scored[0].to_pylist():
         entries = row["evidence"]
-        assert {e["name"] for e in entries} <= {*model.scored_terms, "knn"}
+        assert {e["name"] for e in entries} <= {*model.calibration.parts.names, "knn"}
         assert sum(e["share"] for e in entries) == pytest.approx(1)
         assert entries[0]["surprise"] == pytest.approx(row["score"])
         assert [e["share"] for e in entries] == sorted((e["share"] for e in entries), reverse=True)
@@ -251,10 +266,24 @@ def test_evidence_leads_with_what_made_the_score(model: ScoringModel, scored: tu
         assert (duration["noise"], duration["doubt"]) == pytest.approx((row["au_duration"], row["eu_duration"]))
 
 
-def test_rejection_works_on_a_score_table(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
+def test_our_judge_asks_the_paper_network_as_any_source(model: PaperJudge, stays: pa.Table) -> None:
+    """Two of its questions have names that habits use too: its answers then stand for both."""
+    early, late = _split(stays)
+    train, week = _split(early, FIRST_DAY + 7)
+    judge = learn_from(train, week, model.schema, others=(model.source,))
+    scored, agents = score_by_habits(judge, late, early, reasons="all")
+    alone, _ = score_by_paper(model, late, early)
+    for name in ("loss_start", "au_x", "eu_poi", "knn", "expected_duration", "uncertainty_noise"):
+        np.testing.assert_allclose(_floats(scored, name), _floats(alone, name), rtol=1e-6)
+    questions = {entry["name"] for row in scored["evidence"].to_pylist() for entry in row}
+    assert {*model.source.looks, "recurrence"} <= questions
+    assert agents["reason"].null_count == 0
+
+
+def test_rejection_works_on_a_score_table(model: PaperJudge, scored: tuple[pa.Table, pa.Table]) -> None:
     parts = parts_of_table(scored[0])
     total = uncertainty(parts, "standardised", model.calibration.parts)
-    assert parts.names == model.scored_terms
+    assert parts.names == model.calibration.parts.names
     assert np.isfinite(total).all()
     curve = rejection_curve(parts.error[:, 1], total)
     assert curve["n"].to_pylist()[-1] == len(scored[0])
@@ -275,7 +304,7 @@ def test_words_are_those_of_people() -> None:
 # ------------------------------------------------------------------------------------------------ history
 def test_history_counts_what_each_agent_did(encoder: Encoder, stays: pa.Table, tmp_path: object) -> None:
     context, events = _split(stays)
-    history = History.fit(context, encoder.schema)
+    history = VisitCounts.fit(context, encoder.schema)
     facts = history.facts(events)
     agent, place = context["agent_id"].to_numpy(), np.array(context["poi_id"].to_pylist())
     for i, row in enumerate(events.to_pylist()[:40]):
@@ -291,15 +320,15 @@ def test_history_survives_storing(encoder: Encoder, stays: pa.Table, tmp_path: o
     from pathlib import Path
 
     path = Path(str(tmp_path)) / "history.parquet"
-    history = History.fit(stays, encoder.schema)
+    history = VisitCounts.fit(stays, encoder.schema)
     history.save(path)
-    again = History.load(path, encoder.schema)
+    again = VisitCounts.load(path, encoder.schema)
     assert np.array_equal(again.facts(stays).visits, history.facts(stays).visits)
 
 
 def test_history_without_a_habitat_column_uses_the_category(encoder: Encoder, stays: pa.Table) -> None:
     plain = stays.drop_columns(["poi_id"])
-    facts = History.fit(plain, encoder.schema).facts(plain)
+    facts = VisitCounts.fit(plain, encoder.schema).facts(plain)
     words = np.array([str(w) for w in plain["poi_category"].to_pylist()])
     known = words != "None"
     mine = plain["agent_id"].to_numpy() == 0

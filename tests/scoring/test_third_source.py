@@ -54,8 +54,8 @@ class Weather(Source):
     def __init__(self, most=6.0):
         self.most = most  # what was learnt: more is a flood
 
-    def answer(self, case):
-        events = case.events(np.arange(len(case.order)))
+    def answer(self, inquiry):
+        events = inquiry.events(np.arange(len(inquiry.order)))
         time = events["started_at"].cast(pa.int64()).to_numpy()
         return Answers({"rain": find_rain(time, events["poi_id"].to_numpy())}, find_noise(time), find_doubt(time))
 
@@ -92,9 +92,9 @@ class Flood(Weather):
 
     beside: ClassVar = {"flood": 30.0}
 
-    def answer(self, case):
-        answers = super().answer(case)
-        days = case.visits.day[case.order]
+    def answer(self, inquiry):
+        answers = super().answer(inquiry)
+        days = inquiry.visits.day[inquiry.order]
         return replace(answers, beside={"flood": np.bincount(days - days.min(), answers.raw["rain"])})
 
     def describe_entities(self, answers, event_scores, surprises):

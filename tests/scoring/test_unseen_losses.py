@@ -10,6 +10,7 @@ from whole_scores import score_by_paper
 
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.unseen_losses import nearest
+from ustad.paper_fitting import make_causal
 
 TIMED = ("start", "duration")
 
@@ -22,7 +23,7 @@ def with_gaps(stays: pa.Table) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def scored(model, stays):
-    causal = model.causal()
+    causal = make_causal(model)
     week, context = since(stays, FIRST_DAY + 12), before(stays, FIRST_DAY + 12)
     return causal, with_gaps(week), context, score_by_paper(causal, week, context)[0]
 

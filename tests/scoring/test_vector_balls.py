@@ -17,7 +17,7 @@ from whole_scores import score_by_paper
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network_model import fit_reference
+from ustad.paper_fitting import fit_reference
 from ustad.schema import EventSchema, Feature
 
 FIRST_DAY, DAYS, CARDS = 19723, 12, 120
@@ -91,7 +91,7 @@ def test_the_distance_is_that_from_the_expected_vector_in_spreads_of_training(ha
     model, new = halves
     scored, _ = score_by_paper(model, new, first_day=FIRST_DAY + 3, coverage=0.8)
     row = next(r for r in scored.to_pylist() if r["basket"] is not None)
-    scale = model.encoder.scales["basket"]
+    scale = model.source.encoder.scales["basket"]
     apart = scale.apply(np.array([row["basket"]])) - scale.apply(np.array([row["expected_basket"]]))
     assert row["error_basket"] == pytest.approx(float(np.sqrt(np.mean(apart**2))), rel=1e-3)
 

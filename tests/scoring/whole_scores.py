@@ -11,22 +11,19 @@ from ustad.periods import Lessons, split_entities
 from ustad.scores import join_details
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request, Span
-from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
 
 
-def score_by_paper(
-    model, events, context=None, first_day=None, device="cpu", rule=None, reasons="flagged", coverage=None
-):
+def score_by_paper(judge, events, context=None, first_day=None, rule=None, reasons="flagged", coverage=None):
     """Event scores with their details, and agent scores; `first_day` leaves earlier local dates of `events` unscored
     (they are context)."""
     if first_day is not None:
-        late = event_days(events, model.encoder.schema) >= first_day
+        late = event_days(events, judge.schema) >= first_day
         early = events.filter(pa.array(~late))
         context = early if context is None else pa.concat_tables([context, early], promote_options="permissive")
         events = events.filter(pa.array(late))
     wanted = Request(rule or AlertRule(), reasons, coverage, details=True)
-    return _tables(PaperJudge(model, device), events, context, wanted)
+    return _tables(judge, events, context, wanted)
 
 
 def score_by_habits(judge, events, context=None, rule=None, period=None, reasons="flagged", tested=None):
@@ -48,6 +45,11 @@ def _tables(judge, events, context, wanted, span=None):
 def with_history(judge, **changes):
     """The judge with other histories, or another way to use them."""
     return replace(judge, history=replace(judge.history, **changes))
+
+
+def with_source(judge, **changes):
+    """The paper's judge with another source."""
+    return replace(judge, source=replace(judge.source, **changes))
 
 
 def facts_of(judgement):

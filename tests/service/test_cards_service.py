@@ -18,6 +18,7 @@ from ustad.config import Config
 from ustad.dataset import Dataset, event_days
 from ustad.detector import Detector
 from ustad.files import write_table
+from ustad.paper_fitting import make_causal
 from ustad.schema import EventSchema
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -85,7 +86,7 @@ def test_payments_get_the_scores_of_a_batch(
         case = client.get(f"/v1/events/{top['id']}").json()
     detector = Detector.load(model, device="cpu")
     if network == "dual":
-        batch, _ = score_by_paper(detector.judge.model.causal(), late)
+        batch, _ = score_by_paper(make_causal(detector.judge), late)
     else:
         first = detector.judge.known_until + 1
         batch, _ = score_by_habits(detector.judge, late, period=(first, first + 30))

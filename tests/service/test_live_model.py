@@ -27,6 +27,7 @@ from ustad.mobility.tracker import StayTracker
 from ustad.page import records as r
 from ustad.page.runs import fingerprint
 from ustad.page.store import Store
+from ustad.paper_fitting import make_causal
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.adding_judge import AddingJudge
@@ -169,8 +170,7 @@ def test_scores_by_the_network_equal_batch_scores_however_requests_are_cut(
     table = strange_week()
     with client_of(create_app(settings, ModelScorer(detector, settings))) as client:
         live = sent(client, table, sizes)
-    assert detector.judge.model is not None
-    batch, _ = score_by_paper(detector.judge.model.causal(), table)
+    batch, _ = score_by_paper(make_causal(detector.judge), table)
     check_same(live, batch)
     assert all(e["final"] for e in live.values())
 

@@ -189,14 +189,14 @@ class _Task:
         }  # fmt: skip
 
     def _with_rejection(self, detector: Any) -> AfterScores:
-        """What comes after scoring; with the network model where predictions are to be withheld or drawn."""
+        """What comes after scoring; with the judge where predictions are to be withheld or drawn."""
         from ustad.cli.withhold import Rejection
 
         extras = self.extras
-        model = detector.paper().model if extras.needs_network else None
+        judge = detector.paper() if extras.needs_network else None
         if extras.reject is None and not extras.curves:
             return self.after
-        return replace(self.after, rejection=Rejection(model, extras.reject, extras.reject_by, extras.curves))
+        return replace(self.after, rejection=Rejection(judge, extras.reject, extras.reject_by, extras.curves))
 
     def score_on_cluster(self, out_: Path, **where: Any) -> tuple[AfterScores, ScoreSummary]:
         """The workers write the tables."""

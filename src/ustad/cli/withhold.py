@@ -17,9 +17,9 @@ from ustad.cli.alert_files import add_to_run, rewrite_alerts, table_files
 
 @dataclass(frozen=True)
 class Rejection:
-    """What is asked for, and the network model whose calibration events say what is certain."""
+    """What is asked for, and the judge whose calibration events say what is certain."""
 
-    model: Any
+    judge: Any
     share: float | None = None  # of the predictions, to withhold
     by: str = "sum"
     curves: bool = False
@@ -37,7 +37,7 @@ def reject_unsure(place: Path, wish: Rejection, schema: Any, run: dict[str, Any]
     if wish.curves:
         import pyarrow as pa
 
-        write_csv(rejection_curves(pa.concat_tables(parts), wish.model.calibration.parts), place / "rejection.csv")
+        write_csv(rejection_curves(pa.concat_tables(parts), wish.judge.calibration.parts), place / "rejection.csv")
     return run if wish.share is None else _withhold_all(place, wish, schema, parts)
 
 
@@ -53,11 +53,11 @@ def _read_measured(file: Path) -> Any:
 def _withhold_all(place: Path, wish: Rejection, schema: Any, parts: list[Any]) -> dict[str, Any]:
     """Events, details, incidents and agents without predictions of the least certain share, part by part."""
     from ustad.files import read_table, write_table
+    from ustad.network.network_words import term_labels
     from ustad.scores import join_details
-    from ustad.scoring.explain import term_labels
     from ustad.scoring.rejection import agents_after, incidents_after, parts_of_table, reject, uncertainty
 
-    reference, labels = wish.model.calibration.parts, term_labels(wish.model.encoder)
+    reference, labels = wish.judge.calibration.parts, term_labels(wish.judge.source.encoder)
     totals = [uncertainty(parts_of_table(part), wish.by, reference) for part in parts]  # type: ignore[arg-type]  # checked by the verb
     threshold = float(np.quantile(np.concatenate(totals), 1 - (wish.share or 0.0)))
     files = {name: table_files(place, name) for name in ("details", "agents", "incidents")}

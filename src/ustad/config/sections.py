@@ -254,7 +254,6 @@ class ScoringConfig:
         "habits: whole weeks that lie more than so many days back enter an entity's history; 0: it stays as trained",
         HABITS,
     )
-    agent_score: ClassVar[str] = "max"  # an entity's score is its highest event, as in the paper
 
     def __post_init__(self) -> None:
         require(self.samples >= 1, "scoring.samples", self.samples, "1 or more")

@@ -1,6 +1,6 @@
 """Reference and calibration of a trained network, computed bucket by bucket and merged exactly.
 
-In go the network and the events to learn from. Out comes the `ScoringModel` that `fit_reference` makes in one process.
+In go the network and the events to learn from. Out comes the judge that `fit_reference` makes in one process.
 Every reference event and every calibration event is used once, in the same order of entities.
 """
 
@@ -25,11 +25,13 @@ from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task, fingerprint
 from ustad.engine.sharded_reference import ShardedReference, share_out
 from ustad.events.encoder import Encoder
-from ustad.events.visit_counts import History
+from ustad.events.visit_counts import VisitCounts
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
-from ustad.network_model import ScoringModel, embed_reference, measure_period, scored_terms
+from ustad.network.inference.paper_network import PaperNetwork, embed_reference, scored_terms
+from ustad.paper_fitting import measure_period, see_past
 from ustad.scoring.calibration import Calibration, Parts
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import DataError, agent_codes
 
 _PARTS = ("error", "loss", "au", "eu", "knn")
@@ -49,8 +51,8 @@ class _Context:
 def calibrate(
     job: Job, network: DualTransformer, encoder: Encoder, config: Config, *, train: pa.Table, week: pa.Table,
     first_day: int, partitions: int,
-) -> ScoringModel:  # fmt: skip
-    """As `network_model.fit_reference`; `week` holds the calibration entities with their context."""
+) -> PaperJudge[PaperNetwork]:  # fmt: skip
+    """As `paper_fitting.fit_reference`; `week` holds the calibration entities with their context."""
     place, entity = job.place / "calibration", encoder.schema.entity
     context = _Context(place, _store(place, network, encoder, config), first_day, job.cluster.device)
     tasks = {}
@@ -75,15 +77,16 @@ def calibrate(
         mode: _gather(place, mode, tasks["week"], encoder, identifiers=identifiers, days=days)
         for mode in _modes(config)
     }
-    history = History.fit(train, encoder.schema)
-    return ScoringModel(network, encoder, config, neighbours, calibrations["own"], history, calibrations.get("past"))
+    source = PaperNetwork(network, encoder, config, neighbours, VisitCounts.fit(train, encoder.schema))
+    by_rank = config.scoring.percentiles == "batch"
+    return PaperJudge(source, calibrations["own"], calibrations.get("past"), by_rank)
 
 
 def _modes(config: Config) -> dict[str, Config]:
     """The configured windows and, where these see more, causal ones: a live event is judged by those."""
     if config.window.mode == "past":
         return {"own": config}
-    return {"own": config, "past": config.replace({"window.mode": "past"})}
+    return {"own": config, "past": see_past(config)}
 
 
 def _store(place: Place, network: DualTransformer, encoder: Encoder, config: Config) -> str:
@@ -120,10 +123,8 @@ def _calibrate(number: int, context: _Context) -> dict[str, Any]:
     arrays = encoder.encode(table)
     count = 0
     for mode, setting in _modes(config).items():
-        parts, entity = measure_period(
-            network, encoder, setting, context.reference,  # type: ignore[arg-type]  # it answers the same questions
-            arrays=arrays, first_day=context.first_day, device=context.device,
-        )  # fmt: skip
+        source = PaperNetwork(network, encoder, setting, context.reference)  # type: ignore[arg-type]  # it answers the same questions
+        parts, entity = measure_period(source, arrays, context.first_day)
         arrays_by_name = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
         arrays_by_name |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
         context.place.write_bytes(pack(arrays_by_name), f"{mode}/{number:05d}.safetensors")

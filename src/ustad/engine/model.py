@@ -62,7 +62,7 @@ class ModelPlace:
         """The detector, the same object for every task of a process; it knows the habits of nobody."""
         detector = _load(self.place, self.identity, device)
         if self.reference is not None:
-            detector.paper().model.neighbours = self.reference  # type: ignore[assignment]  # it answers the same questions
+            detector.paper().source.neighbours = self.reference  # type: ignore[assignment]  # it answers the same questions
         return detector
 
     def divide_habits(self, target: Place, number: int) -> None:

@@ -43,7 +43,7 @@ from ustad.network.training.masked_task import fit
 from ustad.network.training.memory_task import CHECKPOINT as MEMORY_CHECKPOINT
 from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.task import Validation
-from ustad.network_model import training_tensors
+from ustad.paper_fitting import training_tensors
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema

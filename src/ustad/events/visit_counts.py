@@ -45,14 +45,14 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class History:
+class VisitCounts:
     """Rows by (entity, habitat); a row without habitat sums up the entity. Hours and weekdays are bit masks."""
 
     table: pa.Table
     schema: EventSchema
 
     @classmethod
-    def fit(cls, events: pa.Table, schema: EventSchema) -> History:
+    def fit(cls, events: pa.Table, schema: EventSchema) -> VisitCounts:
         """Count the training events."""
         clock = local_time(events[schema.time], zone_of(events, schema))
         entity, entities = agent_codes(events[schema.entity])
@@ -87,16 +87,21 @@ class History:
             np.where(familiar, span, 0),
         )
 
-    def forget(self, entities: Iterable[Any]) -> History:
+    def forget(self, entities: Iterable[Any]) -> VisitCounts:
         """Without the rows of some entities."""
         is_gone = np.isin(_hashes(self.table["entity"]), identity_hash(entities))
-        return History(self.table.filter(pa.array(~is_gone)), self.schema)
+        return VisitCounts(self.table.filter(pa.array(~is_gone)), self.schema)
+
+    @property
+    def entity_key(self) -> np.ndarray:
+        """Hashes of the entities that were counted."""
+        return identity_hash(pc.unique(self.table["entity"]).to_pylist())
 
     def save(self, path: Path) -> None:
         write_table(self.table, path)
 
     @classmethod
-    def load(cls, path: Path, schema: EventSchema) -> History:
+    def load(cls, path: Path, schema: EventSchema) -> VisitCounts:
         return cls(read_table(path), schema)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Each entity's own history and what it says of later events, for a source of evidence to answer with.
 
 In go training events and the validation week; out comes a `HabitModel`. It keeps the histories of entities, hands them
-out as a `Case`, and compares the events of a case with them.
+out as a `HistoryInquiry`, and compares the events of an inquiry with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ustad.habits.leaving import Left, rows_before
 from ustad.habits.population import Population
 from ustad.habits.questions import Comparison, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
-from ustad.habits.stages import Case, MovingHistory
+from ustad.habits.stages import HistoryInquiry, MovingHistory
 from ustad.habits.usual import fit_widths
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
@@ -76,8 +76,8 @@ class HabitModel:
         counting: Counting = "past",
         absorb_after: int = 28,
         days_off: tuple[int, ...] = (),
-    ) -> tuple[Self, Case, Comparison]:
-        """Learn habits; and the validation week as a case, compared with the training weeks alone.
+    ) -> tuple[Self, HistoryInquiry, Comparison]:
+        """Learn habits; and the validation week as an inquiry, compared with the training weeks alone.
 
         `calibrates`: bool by row of `validation`, whose entities calibrate. What people do on the whole comes from the
         calibrating weeks too; nobody's own is part of what it is compared with. `days_off` are local dates that are
@@ -92,7 +92,7 @@ class HabitModel:
         for rows, population in Population.fit_others(lesson_visits, week, period[0], kinds_known):
             some = compare(habits, population, recurrence, week.take(rows), period=period, counting=counting)
             comparisons.put(rows, some)
-        case = Case(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
+        inquiry = HistoryInquiry(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
         normal, place = calibrates[week.row], habits.locate(week)[0]
         whole = Habits.fit(both)
         model = cls(
@@ -105,16 +105,16 @@ class HabitModel:
             absorb_after,
             fit_widths(habits, week.take(normal), place[normal], kinds_known, whole=whole),
         )
-        return model, case, comparisons.take(case.order)
+        return model, inquiry, comparisons.take(inquiry.order)
 
     # -------------------------------------------------------------------------------------- comparing
-    def open_case(
+    def open_inquiry(
         self,
         events: pa.Table,
         context: pa.Table | None = None,
         count_days: tuple[int, int] | None = None,
         test_days: tuple[int, int] | None = None,
-    ) -> Case:
+    ) -> HistoryInquiry:
         """The events with what is known of their entities. Rows of `context` after the history ends are counted.
 
         `count_days` are by default those of events and counted context, `test_days` the events' own (`count_days`,
@@ -129,33 +129,33 @@ class HabitModel:
         count_days = count_days or (min([test_days[0], *days]), max([test_days[1], *days]))
         absorb = self.absorb_after if self.counting == "past" else 0
         history = MovingHistory.of(self.habits, visits, count_days[0], absorb)
-        return Case(table, first, earlier, history, count_days, test_days)
+        return HistoryInquiry(table, first, earlier, history, count_days, test_days)
 
-    def compare_case(self, case: Case) -> tuple[Comparison, Expected | None]:
+    def compare_inquiry(self, inquiry: HistoryInquiry) -> tuple[Comparison, Expected | None]:
         """The events compared with their own histories; nearly certain visits whose time has passed with them, by row
         of the events."""
-        visits, population, recurrence = case.visits, self.population, self.recurrence
-        if case.history.moves:
-            comparison, expected = self._in_stages(case)
+        visits, population, recurrence = inquiry.visits, self.population, self.recurrence
+        if inquiry.history.moves:
+            comparison, expected = self._in_stages(inquiry)
         else:
-            habits, counting = case.history.trained_habits, self.counting
-            comparison = compare(habits, population, recurrence, visits, period=case.count_days, counting=counting)
-            expected = self._expect(habits, visits, comparison.key, case.is_event)
+            habits, counting = inquiry.history.trained_habits, self.counting
+            comparison = compare(habits, population, recurrence, visits, period=inquiry.count_days, counting=counting)
+            expected = self._expect(habits, visits, comparison.key, inquiry.is_event)
         if expected is not None:
-            expected = expected.of_rows(np.maximum(visits.row - case.first, -1))
-        return comparison.take(case.order), expected
+            expected = expected.of_rows(np.maximum(visits.row - inquiry.first, -1))
+        return comparison.take(inquiry.order), expected
 
     def _expect(self, habits: Habits, visits: Visits, key: np.ndarray, closes: np.ndarray) -> Expected | None:
         """Nearly certain visits, see `judge_visits`; None where events have no length."""
         return judge_visits(habits, visits, key, closes) if self.schema.end is not None else None
 
-    def _in_stages(self, case: Case) -> tuple[Comparison, Expected | None]:
+    def _in_stages(self, inquiry: HistoryInquiry) -> tuple[Comparison, Expected | None]:
         """Every scored visit compared with its own history, and the nearly certain visits whose time has passed with
         it."""
-        history, visits, comparisons = case.history, case.visits, nothing_compared(len(case.visits))
+        history, visits, comparisons = inquiry.history, inquiry.visits, nothing_compared(len(inquiry.visits))
         parts, before = [], rows_before(visits, history.trained_habits.last_day)
         for habits in history:
-            rows = np.flatnonzero(case.is_event & (history.end == habits.last_day))
+            rows = np.flatnonzero(inquiry.is_event & (history.end == habits.last_day))
             if not len(rows):
                 continue
             counted_rows = history.counted_rows(habits)
@@ -163,7 +163,7 @@ class HabitModel:
             at = np.searchsorted(counted_rows, rows)
             counts = count_so_far(visits.entity[counted_rows], key)[at]
             own_visits = replace(visits.take(rows), key=key[at])
-            days = (history.since(habits, case.count_days[0]), case.count_days[1])
+            days = (history.since(habits, inquiry.count_days[0]), inquiry.count_days[1])
             left = Left.ask(habits, self.population, visits, before[rows])
             comparison = compare(
                 habits, self.population, self.recurrence, own_visits, period=days, counting="past", counts=counts,

@@ -34,7 +34,7 @@ from ustad.habits.population import Population
 from ustad.habits.profile import profile_change
 from ustad.habits.questions import ABOUT, LOOKS, Comparison
 from ustad.habits.recurrence import Recurrence
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.habits.usual import Usual
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
@@ -53,8 +53,8 @@ class HabitSource(HabitModel, HistorySource):
     beside: ClassVar = {ABSENCES: LEAST_SCALE}
 
     @classmethod
-    def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, Case, Answers]:
-        """As `HabitModel.fit`: the source, the validation week as a case, and what it answers about that."""
+    def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, HistoryInquiry, Answers]:
+        """As `HabitModel.fit`: the source, the validation week as an inquiry, and what it answers about that."""
         source, week, comparison = cls.fit(*lessons, **settings)
         habits, visits, calibrates = week.history.trained_habits, week.visits, lessons[3]
         profile = profile_change(habits, visits, week.test_days[0])
@@ -62,25 +62,30 @@ class HabitSource(HabitModel, HistorySource):
         return source, week, source._answers(week, comparison, profile, expected=expected)
 
     # ---------------------------------------------------------------------------------------- events
-    def answer(self, case: Case) -> Answers:
-        visits, (comparison, expected) = case.visits, self.compare_case(case)
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
+        visits, (comparison, expected) = inquiry.visits, self.compare_inquiry(inquiry)
         changes = find_changes(self.habits, visits)
         words = describe_changes(self.schema, self.frame, self.habits, visits, changes=changes)
-        profile = profile_change(self.habits, visits.take(case.is_event), case.test_days[0])
+        profile = profile_change(self.habits, visits.take(inquiry.is_event), inquiry.test_days[0])
         more = {"changes": changes, "change_words": words, "expected": expected}
-        return self._answers(case, comparison, profile, lasting=changes.evidence, **more)
+        return self._answers(inquiry, comparison, profile, lasting=changes.evidence, **more)
 
     def _answers(
-        self, case: Case, comparison: Comparison, profile: np.ndarray, lasting: np.ndarray | None = None, **more: Any
+        self,
+        inquiry: HistoryInquiry,
+        comparison: Comparison,
+        profile: np.ndarray,
+        lasting: np.ndarray | None = None,
+        **more: Any,
     ) -> Answers:
-        unseen = unseen_parts(case.table, case.visits, self.schema)
+        unseen = unseen_parts(inquiry.table, inquiry.visits, self.schema)
         facts = HabitFacts(
             comparison,
-            {part: values[case.order] for part, values in unseen.items()},
-            case.visits.entity_ids,
-            case.entity,
-            case.history,
-            case.history.end[case.order],
+            {part: values[inquiry.order] for part, values in unseen.items()},
+            inquiry.visits.entity_ids,
+            inquiry.entity,
+            inquiry.history,
+            inquiry.history.end[inquiry.order],
             **more,
         )
         evidence = {"lasting": lasting} if lasting is not None else {}

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.visits import Visits
+from ustad.evidence_source import Inquiry
 from ustad.habits.history import Habits
 from ustad.habits.moving import DAYS_A_WEEK, moved_on, with_end
 
@@ -75,12 +76,9 @@ class MovingHistory:
 
 
 @dataclass(frozen=True)
-class Case:
-    """N events that sources are asked about, with what is known of their E entities."""
+class HistoryInquiry(Inquiry):
+    """With what is known of the E entities of the events; a history holds the `earlier` context."""
 
-    table: pa.Table  # counted context, then the events
-    first: int  # the row where the events begin
-    earlier: pa.Table | None  # context that a history holds
     history: MovingHistory  # of the visits of the table
     count_days: tuple[int, int]  # the first and last local day that visits are counted in
     test_days: tuple[int, int]  # those that entities are tested over

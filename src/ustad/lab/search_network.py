@@ -11,7 +11,7 @@ from ustad.judges import check_by_paper
 from ustad.lab.search_settings import SearchResult, data_digest, tune
 from ustad.network.training.estimate import rough_seconds
 from ustad.network.training.masked_task import MaskedTask
-from ustad.network_model import new_network, training_tensors
+from ustad.paper_fitting import new_network, training_tensors
 
 
 def search(detector: Detector, data: Any, directory: Path, trials: int) -> SearchResult:

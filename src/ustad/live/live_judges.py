@@ -45,14 +45,14 @@ def make_live(judge: Any, *, device: Any, p_value: float, most: int) -> Live:
 def _(judge: AddingJudge, *, device: Any, p_value: float, most: int) -> Live:
     from ustad.live.habit_live import HabitLive
 
-    return HabitLive(judge, judge.history.known_until + 1, p_value, reasons="all", most=most)  # the slider shows any
+    return HabitLive(judge, (judge.known_until or 0) + 1, p_value, reasons="all", most=most)  # the slider shows any
 
 
 @make_live.register(PaperJudge)
 def _(judge: PaperJudge[Any], *, device: Any, p_value: float, most: int) -> Live:
     from ustad.live.network_live import LiveScorer
 
-    return LiveScorer(judge.model.causal(), device, p_value=p_value, reasons="flagged")
+    return LiveScorer(judge, device, p_value=p_value, reasons="flagged")
 
 
 @singledispatch

@@ -26,13 +26,15 @@ from ustad.events.windows import EventTensors, Features, periods
 from ustad.files import as_table
 from ustad.live.one_row import RowJudge
 from ustad.network.inference.neighbours import live_through_lists
+from ustad.network.inference.paper_network import PaperNetwork, owners
 from ustad.network.inference.sampled_terms import Layout
 from ustad.network.inference.sampling import inference
 from ustad.network.inference.worker_threads import alone
 from ustad.network.live.network_step import LiveStep, Result
-from ustad.network_model import ScoringModel, owners
+from ustad.network.network_words import Explainer
+from ustad.paper_fitting import make_causal
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.explain import Explainer
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
@@ -55,14 +57,14 @@ class _State:
 class LiveScorer:
     """Causal scores, event by event, for any interleaving of entities.
 
-    >>> scorer = LiveScorer(model)           # doctest: +SKIP
+    >>> scorer = LiveScorer(detector.paper())  # doctest: +SKIP
     >>> scorer.warm(history)                 # doctest: +SKIP
     >>> scorer.update(stay)["p_value"]       # doctest: +SKIP
     """
 
     def __init__(
         self,
-        model: ScoringModel,
+        judge: PaperJudge[PaperNetwork],
         device: torch.device | str = "cpu",
         p_value: float = DEFAULT_P_VALUE,
         neighbours: Literal["auto", "exact", "approximate"] = "auto",
@@ -70,14 +72,16 @@ class LiveScorer:
         cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
-        self.model, self.since = model.causal(), None  # the last window of each entity is all it remembers
+        judge = make_causal(judge)
+        model = self.model = judge.source
+        self.since = None  # the last window of each entity is all it remembers
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         self._samples = model.config.scoring.samples if network.config.epistemic else 1
         layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
         masked = self._samples + (model.config.scoring.knn_target == "masked")
         self._step = LiveStep(network, layout, self._samples, masked, seed=model.config.seed, device=self.device)
-        self._rows, self._judge = RowEncoder(model.encoder), RowJudge(self.model)
+        self._rows, self._judge = RowEncoder(model.encoder), RowJudge(judge)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
         self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
@@ -225,9 +229,8 @@ class LiveScorer:
         history = {"days": days, "events": state.n_events - 1, "sessions": state.sessions}[window.unit]
         row["history_days"], row["reason"] = min(history, window.length), None
         if self.reasons == "all" or (self.reasons == "flagged" and alert):
-            facts = model.history.facts(self._table([event])).row(0) if model.history is not None else None
-            driver = self._judge.driver_name(tails)
-            row["reason"] = Explainer(model.encoder).sentence({**event, **row}, driver, facts)
+            facts = model.counts.facts(self._table([event])).row(0) if model.counts is not None else None
+            row["reason"] = Explainer(model.encoder).sentence({**event, **row}, self._judge.lead(tails), facts)
         return row
 
     def _measure(self, state: _State) -> tuple[Result, float]:

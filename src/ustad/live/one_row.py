@@ -16,11 +16,13 @@ import numpy as np
 from ustad.distribution import UNSURE, Distribution
 from ustad.events.encoder import UNKNOWN, EventArrays
 from ustad.events.observed import DAY_MINUTES, gap_minutes, unseen_ends
+from ustad.network.inference.paper_network import PaperNetwork
 from ustad.network.inference.unseen_losses import is_timed, nearest
 from ustad.network.live.network_step import Result
-from ustad.network_model import ScoringModel
+from ustad.network.network_words import DISTANCE
 from ustad.schema import Term
 from ustad.scoring.evidence import evidence_of_one
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.ties import highest_of, raised
 
 Row = dict[str, Any]
@@ -29,9 +31,9 @@ Row = dict[str, Any]
 class RowJudge:
     """Rows of events of one calibrated model."""
 
-    def __init__(self, model: ScoringModel) -> None:
-        encoder = model.encoder
-        self.encoder, self.calibration, self.terms = encoder, model.calibration, encoder.terms
+    def __init__(self, judge: PaperJudge[PaperNetwork]) -> None:
+        encoder = judge.source.encoder
+        self.encoder, self.calibration, self.terms = encoder, judge.calibration, encoder.terms
         self._scored = [i for i, t in enumerate(encoder.terms) if t.scored]
         self._order = {f.name: i for i, f in enumerate(encoder.fields)}
         for kind in ("number", "category", "vector"):
@@ -93,10 +95,10 @@ class RowJudge:
         """The most unusual column of the score; the last is the neighbour distance."""
         return highest_of([-t if t == t else 0.0 for t in tails])
 
-    def driver_name(self, tails: Sequence[float]) -> str | None:
-        """The term that drives the score, None for the neighbour distance."""
+    def lead(self, tails: Sequence[float]) -> str:
+        """The question that drives the score."""
         at = self.driver(tails)
-        return self.terms[self._scored[at]].name if at < len(self._scored) else None
+        return self.terms[self._scored[at]].name if at < len(self._scored) else DISTANCE
 
     # -------------------------------------------------------------------------------------- judgement
     def _tails(self, result: Result, knn: float) -> list[float]:

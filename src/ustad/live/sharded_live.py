@@ -97,7 +97,7 @@ class ShardedLive:
         """`judge` is that of the model; `since` as in `HabitLive`, the day after its histories by default."""
         if workers < 1:
             raise ConfigError(f"worker processes: 1 or more, got {workers}")
-        known_until = judge.history.known_until
+        known_until = judge.known_until or 0
         self.schema, self.most = judge.schema, most
         self.since = known_until + 1 if since is None else since
         self._columns = event_columns(self.schema)

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from ustad.events.encoder import Encoder
 from ustad.evidence_source import Answers, Arrays, Source
 from ustad.files import read_json, read_table, write_json, write_table
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.own_values.own_events import OwnEvents
 from ustad.own_values.value_features import ValueFeature, find_kind, read_values, value_features
 from ustad.own_values.value_live import LiveValues
@@ -73,10 +73,12 @@ class ValueSource(Source):
         return {"visit": tuple(self.models), "values": tuple(self.models), **alone}
 
     # ---------------------------------------------------------------------------------------- events
-    def answer(self, case: Case) -> Answers:
-        earlier = [one for one in (case.earlier, case.table.slice(0, case.first)) if one is not None and one.num_rows]
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
+        earlier = [
+            one for one in (inquiry.earlier, inquiry.table.slice(0, inquiry.first)) if one is not None and one.num_rows
+        ]
         before = pa.concat_tables(earlier, promote_options="permissive") if earlier else None
-        return self.answer_events(case.table.slice(case.first), before)
+        return self.answer_events(inquiry.table.slice(inquiry.first), before)
 
     def answer_events(self, events: pa.Table, before: pa.Table | None) -> Answers:
         """Of all rows; `before` is what came before them."""

@@ -29,7 +29,7 @@ from ustad.page.store import chunks
 from ustad.page.stored_evidence import WHOLE_EVENT, stands_apart, unpack_evidence, unpack_facts
 from ustad.page.translate import Layout
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.explain import log_tails
+from ustad.scoring.evidence import SMALLEST_TAIL
 from ustad.tables import TIMESTAMP
 from ustad.ties import rounded
 
@@ -203,7 +203,7 @@ def _questions(evidence: Sequence[dict[str, Any]], schema: EventSchema) -> list[
 
 def _surprise(pct: float | None) -> float:
     """−log10 of the share of usual events that are at least as far out."""
-    return 0.0 if pct is None else -float(log_tails(np.array(pct)))
+    return 0.0 if pct is None else -math.log10(min(max(1.0 - pct, SMALLEST_TAIL), 1.0))
 
 
 def _observed(feature: Feature, row: Any, content: dict[str, Any]) -> Any:

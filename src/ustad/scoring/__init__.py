@@ -7,7 +7,6 @@ DOOR = (
     "calibration",
     "drift_alarm",
     "evidence",
-    "explain",
     "incidents",
     "judge",
     "looks",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,15 +32,14 @@ from ustad.scoring.incidents import (
     Count,
     count_incidents,
     find_incidents,
-    leading_events,
     order_by_time,
     rows_with_reason,
 )
-from ustad.scoring.judge import Request, Span, worst_rows
+from ustad.scoring.judge import Request, Span, find_kinds, find_leads, worst_rows
 from ustad.scoring.looks import Groups, Looks, minus_log10_p, unit_weights
-from ustad.scoring.score_table import add_measurements
+from ustad.scoring.score_table import add_measurements, make_agent_table
 from ustad.tables import agent_codes
-from ustad.ties import first_highest, raised
+from ustad.ties import raised
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
@@ -65,6 +65,11 @@ class Judgement:
     entity: np.ndarray  # int64 [N] index into entity_ids
     agents: dict[str, np.ndarray]  # test of entities → -log10 p, float64 [E]
     answers: tuple[Answers, ...]  # of each source
+
+    @cached_property
+    def leads(self) -> np.ndarray:
+        """The question that makes each event unusual: object [N]."""
+        return find_leads(self.shares)
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -98,8 +103,8 @@ class AddingJudge:
         *,
         without: tuple[str, ...] = (),
     ) -> AddingJudge:
-        """Calibrate on what the sources answer about a week of normal events (a case); `calibrates` says of each event
-        whether it does. Questions `without` are left out."""
+        """Calibrate on what the sources answer about a week of normal events; `calibrates` says of each whether it
+        does. Questions `without` are left out."""
         raw = {name: values for name, values in _join(answers, "raw").items() if name not in without}
         history, others = sources
         period = _period(week)
@@ -151,41 +156,32 @@ class AddingJudge:
         test_days: tuple[int, int] | None = None,
     ) -> Judgement:
         """Scores of every row of `events` and of their entities. Local days in which visits are counted, and entities
-        tested: by default those of the events, and of context that is counted (`HistorySource.open_case`)."""
-        case = self.history.open_case(events, context, count_days, test_days)
-        answers = tuple(source.answer(case) for source in self.sources)
+        tested: by default those of the events, and of context that is counted (`HistorySource.open_inquiry`)."""
+        inquiry = self.history.open_inquiry(events, context, count_days, test_days)
+        answers = tuple(source.answer(inquiry) for source in self.sources)
         surprise, looks, score = self.looks.weigh(_join(answers, "raw"))
         shares = self.looks.share(looks, surprise)
-        period = _period(case)
+        period = _period(inquiry)
         agents = self.agents.judge(score, period, _join(answers, "tests")) | _join(answers, "evidence")
         return Judgement(
             surprise,
             looks,
             shares,
             score,
-            self._find_kinds(answers, shares),
+            find_kinds(self.sources, answers, find_leads(shares), self._is_unsure(answers, len(score))),
             self.about,
-            case.visits.entity_ids,
+            inquiry.visits.entity_ids,
             period.entity,
             agents,
             answers,
         )
 
-    def _find_kinds(self, answers: Sequence[Answers], shares: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What the sources say; else `unsure` where doubt is among its reference's highest 5 %, or `predictable`."""
-        highest, part_of = first_highest(list(shares.values())), self.about
-        leads, about = (
-            np.array(names, dtype=object)[highest] for names in (list(shares), [part_of.get(name) for name in shares])
-        )
+    def _is_unsure(self, answers: Sequence[Answers], rows: int) -> np.ndarray:
+        """Where doubt is among its reference's highest 5 %: bool [N]."""
         doubt = first_known(one.doubt for one in answers)
-        kind = np.full(len(leads), "predictable", dtype=object)
-        if doubt is not None and self.looks.doubt is not None:
-            kind[np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)] = "unsure"
-        for source, own in zip(self.sources, answers, strict=True):
-            kinds = source.find_kinds(own, leads, about)
-            if kinds is not None:
-                kind = np.where(kinds == None, kind, kinds)  # noqa: E711  # of each element
-        return kind
+        if doubt is None or self.looks.doubt is None:
+            return np.zeros(rows, bool)
+        return np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)
 
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
@@ -228,36 +224,28 @@ class AddingJudge:
             (answers.raw, source.explain(answers, judgement, events, rows))
             for source, answers in zip(self.sources, judgement.answers, strict=True)
         ]
-        leads = list(judgement.shares)
-        first = first_highest([share[rows] for share in judgement.shares.values()]) if len(rows) else ()
         for i, row in enumerate(rows):
             own = [(questions, sentences[i]) for questions, sentences in parts if sentences is not None]
-            texts[row] = join_sentences(leads[first[i]], own)
+            texts[row] = join_sentences(judgement.leads[row], own)
         return texts
 
     def agent_table(self, judgement: Judgement, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
         """A row for each entity; `worst` are the rows of their most unusual events."""
-        schema, tests = self.schema, strongest(judgement.agents)
-        label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
-        score, at = judgement.agent_score, pa.array(worst)
-        reasons: Sequence[str | None] = event_scores["reason"].take(at).to_pylist()
-        more: dict[str, pa.Array] = {}
+        tests, score = strongest(judgement.agents), judgement.agent_score
+        reasons: Sequence[str | None] = event_scores["reason"].take(pa.array(worst)).to_pylist()
+        more: dict[str, Any] = {f"surprise_{name}": values for name, values in judgement.agents.items()}
         for source, answers in zip(self.sources, judgement.answers, strict=True):
             reasons = source.explain_entities(answers, tests, reasons)
             more |= source.describe_entities(answers, event_scores, self.calibrate(answers.beside))
-        return pa.table(
-            {
-                schema.entity: pa.array(judgement.entity_ids.tolist()).cast(event_scores[schema.entity].type),
-                "score": score,
-                "p_value": p_values(score),
-                "n_events": np.bincount(judgement.entity, minlength=len(score)),
-                "n_incidents": np.bincount(judgement.entity[leading_events(event_scores)], minlength=len(score)),
-                "worst_incident_id": event_scores["incident_id"].take(at),
-                f"worst_{label}": event_scores[label].take(at),
-                "reason": pa.array(reasons, pa.string()),
-                **{f"surprise_{name}": values for name, values in judgement.agents.items()},
-                **more,
-            }
+        return make_agent_table(
+            self.schema,
+            event_scores,
+            judgement.entity_ids,
+            {"score": score, "p_value": p_values(score)},
+            entity=judgement.entity,
+            worst=worst,
+            reason=pa.array(reasons, pa.string()),
+            **more,
         )
 
     def calibrate(self, beside: Arrays) -> dict[str, np.ndarray]:
@@ -296,7 +284,7 @@ class AddingJudge:
         return replace(self, history=self.history.forget(entities), others=others, agents=self.agents.forget(entities))
 
     def facts(self) -> dict[str, Any]:
-        return {}
+        return {name: fact for source in self.sources for name, fact in source.facts().items()}
 
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         return self.history.name_places(stays, radius_m)
@@ -369,7 +357,7 @@ def first_known(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _period(case: Any) -> Period:
-    """The events of a case, as tests of entities see them."""
-    visits = case.visits
-    return Period(case.entity, visits.entity_key, visits.day[case.order], case.test_days)
+def _period(inquiry: Any) -> Period:
+    """The events of an inquiry, as tests of entities see them."""
+    visits = inquiry.visits
+    return Period(inquiry.entity, visits.entity_key, visits.day[inquiry.order], inquiry.test_days)

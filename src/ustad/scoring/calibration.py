@@ -7,9 +7,10 @@ each entity's maximum over the span.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +31,12 @@ class Parts:
     au: np.ndarray
     eu: np.ndarray
     knn: np.ndarray  # float32 [n], NaN without neighbours
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], samples: Any, knn: np.ndarray) -> Parts:
+        """From samples of the terms, which give a `matrix` of each."""
+        error, loss, au, eu = (samples.matrix(what, names) for what in _MATRICES)
+        return cls(names, error, loss, au, eu, knn)
 
     def __len__(self) -> int:
         return len(self.knn)
@@ -140,25 +147,15 @@ class Calibration:
         """How often a normal event scores at least this: of the final score itself, not of its parts."""
         return self.score_tail.log10_tail(scores)
 
-    def agent_log10_p(
-        self,
-        smallest: np.ndarray,
-        counts: np.ndarray,
-        days: float,
-        by_count: bool = False,
-        *,
-        normal: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def agent_log10_p(self, smallest: np.ndarray, days: float, normal: np.ndarray | None = None) -> np.ndarray:
         """log₁₀ p of entities over a span of `days`, from the block maxima of the reference agents.
 
         `smallest` is the log₁₀ p of each entity's most unusual event. One block is a reference agent over the
         reference span; a span of another length is that many blocks, each of another reference agent:
         1 − (1 − p)^(days / block days). That is exact for equal spans and on the safe side for longer ones.
         """
-        lowest, sizes = entity_maxima(-(self.normal if normal is None else normal), self.entity)
-        blocks = corrected_score(-lowest, sizes) if by_count else lowest
-        own = corrected_score(smallest, counts) if by_count else -smallest
-        return log10_any(Distribution.fit(blocks).log10_tail(own), max(days / self.days, 1e-9))
+        blocks, _ = entity_maxima(-(self.normal if normal is None else normal), self.entity)
+        return log10_any(Distribution.fit(blocks).log10_tail(-smallest), max(days / self.days, 1e-9))
 
     # ---------------------------------------------------------------------------------- intervals
     def radius(self, coverage: float, categories: tuple[bool, ...]) -> np.ndarray:
@@ -178,7 +175,7 @@ class Calibration:
 
     @classmethod
     def from_tensors(
-        cls, tensors: dict[str, np.ndarray], terms: tuple[str, ...], name: str = "calibration"
+        cls, tensors: Mapping[str, np.ndarray], terms: tuple[str, ...], name: str = "calibration"
     ) -> Calibration:
         parts = Parts(terms, *(tensors[f"{name}.{m}"] for m in (*_MATRICES, "knn")))
         days, n_events = tensors[f"{name}.span"].tolist()
@@ -190,8 +187,3 @@ def entity_maxima(scores: np.ndarray, entity: np.ndarray) -> tuple[np.ndarray, n
     order = np.argsort(entity, kind="stable")
     _, first, counts = np.unique(entity[order], return_index=True, return_counts=True)
     return np.maximum.reduceat(scores[order], first) if len(first) else np.zeros(0), counts
-
-
-def corrected_score(log10_p: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """−log₁₀ of the chance that the smallest of n p-values is this small (Šidák)."""
-    return -log10_any(log10_p, counts)

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from numba import njit
 
 from ustad.schema import EventSchema
-from ustad.scoring.explain import SMALLEST_TAIL
 from ustad.tables import ANSWER
 from ustad.ties import ABSOLUTE, RELATIVE, descending, rounded
 
+#: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
+SMALLEST_TAIL = 1e-16
 NUMBERS = ("expected", "observed", "spread", "noise", "doubt")
 
 Values = Mapping[str, np.ndarray]  # question → one number for each of n events, NaN where it has no answer

@@ -8,7 +8,7 @@ paper's highest percentile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from ustad.dataset import event_days
 from ustad.distribution import Tail
+from ustad.evidence_source import Answers, Source
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.incidents import Count
-from ustad.ties import tied_ranks
+from ustad.ties import first_highest, tied_ranks
 
 Reasons = Literal["flagged", "all", "none"]
 
@@ -122,6 +123,25 @@ class Judge(Protocol):
 
     def save(self, place: Path) -> None:
         """Its files into a model directory."""
+
+
+def find_leads(weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The question that weighs most in each event, of equal ones the first: object [N]."""
+    return np.array(list(weights), dtype=object)[first_highest(list(weights.values()))]
+
+
+def find_kinds(
+    sources: Sequence[Source], answers: Sequence[Answers], leads: np.ndarray, is_unsure: np.ndarray
+) -> np.ndarray:
+    """What sort of unusual each event is: what the last source says that says it, else `unsure` or `predictable`."""
+    part_of = {question: part for source in sources for question, part in source.about.items()}
+    about = np.array([part_of.get(name) for name in leads], dtype=object)
+    kind = np.where(is_unsure, "unsure", "predictable").astype(object)
+    for source, own in zip(sources, answers, strict=True):
+        kinds = source.find_kinds(own, leads, about)
+        if kinds is not None:
+            kind = np.where(kinds == None, kind, kinds)  # noqa: E711  # of each element
+    return kind
 
 
 def worst_rows(scores: np.ndarray, entity: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +18,7 @@ from ustad.agent_order import add_alerts
 from ustad.files import as_column, set_columns
 from ustad.schema import EventSchema
 from ustad.scores import Scores, detail_keys
-from ustad.scoring.incidents import incident_table
+from ustad.scoring.incidents import incident_table, leading_events
 from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, check_types
 
 #: The column that measurements travel in, a field for each, and the list of the agents' table that absences travel in.
@@ -49,6 +50,33 @@ def read_measurements(table: pa.Table) -> pa.Table:
         return pa.table({})
     names = [field.name for field in table.schema.field(MEASURED_COLUMN).type]
     return table.select([MEASURED_COLUMN]).flatten().rename_columns(names)
+
+
+def make_agent_table(
+    schema: EventSchema,
+    event_scores: pa.Table,
+    names: np.ndarray,
+    scores: Mapping[str, np.ndarray],
+    *,
+    entity: np.ndarray,
+    worst: np.ndarray,
+    **more: Any,
+) -> pa.Table:
+    """A row for each of the entities `names`; `entity` are the indices of the events' own, `worst` the rows of their
+    most unusual events. `more` are further columns, or a `reason` in place of that of the worst event."""
+    label, at = schema.event_id if schema.event_id in event_scores.column_names else schema.time, pa.array(worst)
+    return pa.table(
+        {
+            schema.entity: pa.array(names.tolist()).cast(event_scores[schema.entity].type),
+            **scores,
+            "n_events": np.bincount(entity, minlength=len(names)),
+            "n_incidents": np.bincount(entity[leading_events(event_scores)], minlength=len(names)),
+            "worst_incident_id": event_scores["incident_id"].take(at),
+            f"worst_{label}": event_scores[label].take(at),
+            "reason": event_scores["reason"].take(at),
+            **more,
+        }
+    )
 
 
 def finish_part(

@@ -29,8 +29,8 @@ from ustad.lab.baselines.fitting import describe_facts
 from ustad.lab.baselines.search import has_loss, search
 from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.sources import Source, open_source
+from ustad.network.inference.paper_network import sample_queries, scored_terms
 from ustad.network.inference.term_columns import Columns, term_columns
-from ustad.network_model import measure
 from ustad.scores import Scores
 from ustad.scoring.calibration import Parts
 
@@ -304,7 +304,7 @@ class FittedModels:
 
     def reference(self, method: str = USTAD) -> Parts:
         """What a USTAD variant measured of the calibration agents' validation week: normal days."""
-        return detector_of(self.fit_model(method)).paper().model.calibration.parts
+        return detector_of(self.fit_model(method)).paper().calibration.parts
 
     def training_of(self, model: str, method: str) -> dict[str, Any]:
         """How the network behind a cell was trained, in the same words for all; empty where nothing was."""
@@ -336,18 +336,11 @@ def detector_of(method: Baseline) -> Detector:
 
 def measure_events(detector: Detector, events: pa.Table, before: pa.Table, window: Window = "day") -> Measurement:
     """Samples and neighbours of every event, with its window of days (`day`) or nothing later than it (`past`)."""
-    model = detector.paper().model
-    questions = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
-    samples, parts = measure(
-        model.network,
-        model.encoder,
-        model.config,
-        model.neighbours,
-        arrays=questions.arrays,
-        queries=questions.queries,
-        device=detector.device,
-    )
-    columns = term_columns(model.encoder, questions.arrays, questions.queries.target, samples)
+    source = detector.paper().source
+    questions = ask(source.encoder, events, before, dataclasses.replace(source.config.window, mode=window))
+    samples, knn = sample_queries(source, questions.arrays, questions.queries)
+    parts = Parts.of(scored_terms(source.encoder), samples, knn)
+    columns = term_columns(source.encoder, questions.arrays, questions.queries.target, samples)
     order = np.argsort(questions.row, kind="stable")
     return Measurement(
         events, parts.take(order), {name: in_rows(values, questions.row) for name, values in columns.items()}

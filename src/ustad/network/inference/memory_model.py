@@ -1,7 +1,7 @@
 """The network that attends to own places as a source of evidence: fitted on training events, it can be asked of any.
 
 In go training and validation tables; out comes a `MemoryModel`. The own places it reads always come from the history
-that a case brings, so what is not in it cannot leak in.
+that an inquiry brings, so what is not in it cannot leak in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.evidence_source import Answers, LiveSource, Source
 from ustad.habits.history import Habits
-from ustad.habits.stages import Case
+from ustad.habits.stages import HistoryInquiry
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
@@ -54,12 +54,12 @@ class NetworkSource(Source):
         context."""
         raise NotImplementedError
 
-    def answer(self, case: Case) -> Answers:
+    def answer(self, inquiry: HistoryInquiry) -> Answers:
         """Of each event with the own places of its history."""
         values: dict[str, np.ndarray] = {}
-        for habits, rows, before in case.stages():
-            for name, answers in self.terms(habits, case.events(rows), before).items():
-                values.setdefault(name, np.full(len(case.order), np.nan, answers.dtype))[rows] = answers
+        for habits, rows, before in inquiry.stages():
+            for name, answers in self.terms(habits, inquiry.events(rows), before).items():
+                values.setdefault(name, np.full(len(inquiry.order), np.nan, answers.dtype))[rows] = answers
         noise, doubt = (values.pop(name, None) for name in (NOISE, DOUBT))
         return Answers(values, noise, doubt)
 

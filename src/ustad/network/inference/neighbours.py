@@ -8,6 +8,7 @@ they are built.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -124,7 +125,7 @@ class Reference:
         return tensors | {f"neighbours.lists.{name}": values for name, values in lists.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, np.ndarray]) -> Reference:
+    def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Reference:
         start = "neighbours.lists."
         list_tensors = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
         embeddings = tensors["neighbours.embeddings"]

@@ -7,6 +7,7 @@ In go samples in network units; out come the columns of the score table: `expect
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def _places(encoder: Encoder, samples: Samples) -> Columns:
     return columns
 
 
-def interval_columns(encoder: Encoder, samples: Samples, radius: dict[str, float]) -> Columns:
+def interval_columns(encoder: Encoder, samples: Samples, radius: Mapping[str, float]) -> Columns:
     """Prediction intervals `low_f`, `high_f` (an angle wraps: low may exceed high), sets `set_f` of words, and for a
     vector the ball around `expected_f`: `radius_f`, in the unit of `error_f`, which is the distance from its centre,
     and `inside_f`, null where there is no vector."""

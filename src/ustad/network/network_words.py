@@ -1,4 +1,4 @@
-"""Reasons: what was observed, what was expected, how often it was before and how sure that is, in plain sentences.
+"""The network's words: what was observed, what was expected, how often it was before and how sure that is.
 
 In go the columns of the score table and the facts of the history; out come the kind of every event and, for the
 events somebody will look at, a sentence. Words and units come from the schema; nothing here knows of mobility.
@@ -7,75 +7,39 @@ events somebody will look at, a sentence. Words and units come from the schema; 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ustad.distribution import UNSURE
 from ustad.events.encoder import UNKNOWN, Encoder
 from ustad.events.observed import UNOBSERVED_MINUTES, gap_minutes, read_gaps
 from ustad.events.templates import place_words, say, say_how_sure
-from ustad.events.visit_counts import Facts
 from ustad.events.words import times_words, unseen_words, value_words
 from ustad.geo import haversine_km
 from ustad.schema import Feature, Term, plural
-from ustad.ties import first_highest, raised
 
-#: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
-SMALLEST_TAIL = 1e-16
-
-
-def kinds(
-    encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.ndarray, *, table: pa.Table
-) -> np.ndarray:
-    """The kind of each event: object [n].
-
-    tails [n, K + 1] are log₁₀ tail shares of the scored terms' losses and the neighbour distance, doubts [n, K]
-    those of the terms' uncertainties, missing [n, K] says which terms have no truth.
-    """
-    driver = drivers(tails)
-    last = tails.shape[1] - 1
-    doubt = np.take_along_axis(np.c_[doubts, np.zeros(len(doubts))], driver[:, None], axis=1)[:, 0]
-    result = np.full(len(tails), "predictable", dtype=object)
-    result[np.nan_to_num(doubt) <= raised(UNSURE)] = "unsure"
-    result[driver == last] = "novel"
-    result[_find_unobserved(encoder, driver, missing, table)] = "unobserved"
-    return result
+#: The question how far an event lies from all events of training.
+DISTANCE = "knn"
 
 
-def drivers(tails: np.ndarray) -> np.ndarray:
-    """The most unusual column of each event, by log₁₀ tail shares [n, columns]: int64 [n]."""
-    return first_highest(np.where(np.isnan(tails), 0.0, -tails).T)
-
-
-def _find_unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
-    """Half of the terms missing, or a start or duration that rests on an end nobody saw."""
-    result = missing.mean(axis=1) >= 0.5 if missing.shape[1] else np.zeros(len(driver), bool)
-    terms = [t for t in encoder.terms if t.scored]
-    for gap, sources in zip(read_gaps(table), (("@minute_of_day", "@duration"), ("@duration",)), strict=True):
-        rests_on_it = [encoder.schema.feature(t.feature).source[0] in sources for t in terms]
-        result |= (gap > UNOBSERVED_MINUTES) & np.array([*rests_on_it, False])[driver]
-    return result
-
-
-def log_tails(percentiles: np.ndarray) -> np.ndarray:
-    """log₁₀ of what percentiles (0 … 1) leave: 0 for nothing unusual, NaN where missing."""
-    return np.log10(np.clip(1.0 - np.asarray(percentiles, float), SMALLEST_TAIL, 1.0))
-
-
-def shares(tails: np.ndarray) -> np.ndarray:
-    """Each column's share of the score: its −log p over the sum of all, 0 where missing. [n, columns]."""
-    weight = np.where(np.isnan(tails), 0.0, -tails)
-    total = weight.sum(axis=1, keepdims=True)
-    return np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+def find_kinds(leads: np.ndarray, about: np.ndarray, missing: Sequence[np.ndarray], table: pa.Table) -> np.ndarray:
+    """`novel` where the distance leads, `unobserved` where half of the terms are missing or what leads is about an end
+    that nobody saw, else None: object [n]. `missing` [K][n] says which terms have no truth."""
+    kind = np.full(len(leads), None, dtype=object)
+    kind[leads == DISTANCE] = "novel"
+    early, late = (gap > UNOBSERVED_MINUTES for gap in read_gaps(table))
+    is_unseen = (early & ((about == "start") | (about == "length"))) | (late & (about == "length"))
+    kind[is_unseen | (np.mean(missing, axis=0) >= 0.5 if missing else False)] = "unobserved"
+    return kind
 
 
 def term_labels(encoder: Encoder) -> dict[str, str]:
     """Words for the scored terms and, last, the neighbour distance."""
     labels = {t.name: encoder.schema.feature(t.feature).label for t in encoder.terms if t.scored}
-    return labels | {"knn": f"unlike any {encoder.schema.event_word} seen in training"}
+    return labels | {DISTANCE: f"unlike any {encoder.schema.event_word} seen in training"}
 
 
 @dataclass(frozen=True)
@@ -84,12 +48,12 @@ class Explainer:
 
     encoder: Encoder
 
-    def sentence(self, row: dict[str, Any], driver: str | None, facts: dict[str, Any] | None = None) -> str:
-        """A reason for one row; `driver` is the most unusual term, None for the neighbour distance."""
+    def sentence(self, row: dict[str, Any], lead: str, facts: dict[str, Any] | None = None) -> str:
+        """A reason for one row; `lead` is the most unusual question."""
         fact, usual, mentions = self._scene(row)
-        term = next((t for t in self.encoder.terms if t.name == driver), None)
+        term = next((t for t in self.encoder.terms if t.name == lead), None)
         leads = []
-        if driver is None:
+        if lead == DISTANCE:
             leads.append(say("unlike", event=self.encoder.schema.event_word))
         elif term is not None and term.feature not in mentions:
             leads += self._contrast(row, term)
@@ -182,15 +146,3 @@ class Explainer:
         if row.get("kind") == "unsure":
             return [say("doubt", events=plural(schema.event_word))]
         return [say_how_sure(int(facts["days"]), "days")] if facts else []
-
-
-def sentences(encoder: Encoder, table: pa.Table, tails: np.ndarray, facts: Facts | None) -> list[str]:
-    """A sentence for every row of a (small) score table."""
-    explainer = Explainer(encoder)
-    names: list[str | None] = [t.name for t in encoder.terms if t.scored]
-    names.append(None)
-    driver = drivers(tails)
-    return [
-        explainer.sentence(row, names[driver[i]], facts.row(i) if facts is not None else None)
-        for i, row in enumerate(table.to_pylist())
-    ]
