@@ -10,7 +10,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests; without a browser or PostgreSQL their tests are skipped"
-	@echo "make test-more   state machines of the store and of live scores, and fuzzing, for much longer"
+	@echo "make test-more   state machines of the store and of live scores, made-up requests and fuzzing, for much longer"
 	@echo "make simulation SEEDS=500   simulated services with kills, torn writes, lost messages and wrong clocks; for nights"
 	@echo "make setup-tests   install a browser and PostgreSQL for those tests (Debian, Ubuntu; as root)"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
@@ -29,7 +29,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/ustad demo --out runs/demo
 
-test: lint types unit
+# Types are checked beside the tests: whenever one of the two test processes waits, a core is free.
+test: lint
+	@$(MAKE) --no-print-directory -j2 types unit
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -44,7 +46,7 @@ unit: $(STAMP)
 # The same state machines and fuzzing as in `make test`, with other examples in every run and for much longer.
 test-more: $(STAMP)
 	OMP_NUM_THREADS=1 USTAD_MORE=50 $(BIN)/pytest -n 2 --hypothesis-profile search \
-	  tests/service/test_store_machine.py tests/scoring/test_live_machine.py tests/fuzz
+	  tests/service/test_store_machine.py tests/service/test_openapi.py tests/scoring/test_live_machine.py tests/fuzz
 
 # Whole services from one seed each, for DAYS simulated days; a failing seed runs again bit for bit with FIRST=seed SEEDS=1.
 SEEDS ?= 500

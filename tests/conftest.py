@@ -7,6 +7,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
 
+import gc
 import random
 import sys
 
@@ -64,12 +65,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        from compiled_once import compile_once
+
+        compile_once()
     if (seed := config.getoption("--another-machine")) is not None:
         from another_machine import another_machine
 
         machine = another_machine(seed)
         machine.__enter__()
         config.add_cleanup(lambda: machine.__exit__(None, None, None))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: garbage is looked for among what comes after it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

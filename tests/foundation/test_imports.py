@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def room(path: Path) -> str:
     return parts[0]
 
 
+@cache  # hundreds of files, which many tests here ask about
 def imported_rooms(path: Path) -> set[str]:
     """Rooms of ustad that a module imports, also inside functions."""
     found = set()
@@ -215,6 +217,7 @@ def imported_modules(path: Path) -> set[tuple[str, str]]:
     return {pair for pair in pairs if pair[0] != room(path) and pair[0] in ROOMS and is_module(*pair)}
 
 
+@cache
 def entered_modules() -> dict[str, set[str]]:
     """Of each room the modules that others import."""
     imports = {pair for path in modules() for pair in imported_modules(path)}

@@ -315,6 +315,7 @@ def test_samples_and_embeddings_are_the_same_in_less_memory(
 ) -> None:  # fmt: skip
     tensors, plain, lines = EventTensors(arrays), sampling.hidden_at, list[str]()
     embeddings = embed_events(network, tensors, queries, visible=False)
+    budget = Budget(tokens=600, embedding_bytes=256 << 20)  # halved a few times, where the usual one is a dozen times
 
     def hidden_at(tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any, **named: Any) -> Any:
         if len(shared) * len(slices.start) > 2 * T:
@@ -324,8 +325,10 @@ def test_samples_and_embeddings_are_the_same_in_less_memory(
     monkeypatch.setattr(sampling, "hidden_at", hidden_at)
     monkeypatch.setattr(sampling, "LEAST_TOKENS", 8)
     monkeypatch.setattr(sampling, "say", lines.append)
-    _close(sample(network, tensors, queries, encoder, samples=T, seed=SEED), samples)
-    np.testing.assert_allclose(embed_events(network, tensors, queries, visible=False), embeddings, rtol=1e-4, atol=1e-5)
+    _close(sample(network, tensors, queries, encoder, samples=T, seed=SEED, budget=budget), samples)
+    again = embed_events(network, tensors, queries, visible=False, budget=budget)
+    np.testing.assert_allclose(again, embeddings, rtol=1e-4, atol=1e-5)
+    assert len(lines) > 2
     assert set(lines) == {"scoring: memory is full; once more with half as many events at a time"}
 
 

@@ -41,10 +41,14 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[1, 2])
 def sharded(world, request):
+    """So many worker processes. Each start takes seconds, so what starts some again is tested with two alone."""
     live = ShardedLive(world[2], world[0], request.param, SINCE, reasons="all", most=1000)
     live.warm(world[1])
     yield live
     live.close()
+
+
+TWO = pytest.mark.parametrize("sharded", [2], indirect=True)
 
 
 @pytest.fixture
@@ -94,6 +98,7 @@ def test_where_one_event_is_refused_no_process_has_counted_any(both):
     assert_same(sharded.update_many(later), alone.update_many(later))
 
 
+@TWO
 def test_a_process_that_was_killed_goes_on_where_it_was(both):
     alone, sharded = both
     rows = rows_of(3)
@@ -108,6 +113,7 @@ def test_a_process_that_was_killed_goes_on_where_it_was(both):
     assert not set(before) & set(sharded.pids)
 
 
+@TWO
 def test_a_forgotten_agent_is_a_stranger_after_a_new_start_too(world, both):
     alone, sharded = both
     rows = rows_of(4)

@@ -22,6 +22,8 @@ from ustad.service.keys import create_key, remove_key
 
 Serve = Callable[..., ThreadServer]
 HALF = b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\n"
+#: Nothing is cut off for its slowness: whoever is kept out by others waits for ever.
+NO_LIMITS = {"head_seconds": 0.0, "body_seconds": 0.0}
 HALF_BODY = HALF + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 
 
@@ -31,7 +33,7 @@ def half_open(port: int, count: int, sent: bytes = HALF, address: str = "127.0.0
     with contextlib.ExitStack() as stack:
         opened = []
         for _ in range(count):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, (address, 0)))
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE, (address, 0)))
             with contextlib.suppress(OSError):  # it may be cut off already
                 one.sendall(sent)
             opened.append(one)
@@ -40,12 +42,20 @@ def half_open(port: int, count: int, sent: bytes = HALF, address: str = "127.0.0
 
 def is_closed(connection: socket.socket) -> bool:
     """Whether the other side has ended it, after what it had to say."""
-    connection.settimeout(0.5)
+    connection.settimeout(PATIENCE)
     try:
         while connection.recv(4096):
             pass
         return True
     except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def is_refused(connection: socket.socket, sent: bytes) -> bool:
+    try:
+        connection.sendall(sent)
         return False
     except OSError:
         return True
@@ -63,7 +73,7 @@ def stream_of(url: str, key: str | None = None) -> Iterator[Iterator[str]]:
 
 def alerts_until_it_ends(lines: Iterator[str]) -> list[str]:
     """The alerts that a stream still brings before it is ended; fails where it goes on."""
-    found, deadline = [], time.monotonic() + 20
+    found, deadline = [], time.monotonic() + PATIENCE
     for line in lines:
         assert time.monotonic() < deadline, "the stream goes on"
         if line.startswith("data:"):
@@ -81,9 +91,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------------------------------- half-open
 @pytest.mark.parametrize("sent", [b"", HALF, HALF_BODY])
 def test_half_open_connections_do_not_keep_others_out(serve_here: Serve, sent: bytes) -> None:
-    server = serve_here(max_connections_per_address=20)
+    server = serve_here(max_connections_per_address=20, **NO_LIMITS)
     with half_open(server.port, 60, sent):
-        answer = httpx.post(server.url + "/v1/events", json={"events": [a_stay()]}, timeout=5)
+        answer = httpx.post(server.url + "/v1/events", json={"events": [a_stay()]}, timeout=PATIENCE)
         assert answer.status_code == 200
 
 
@@ -91,9 +101,9 @@ def test_more_connections_than_the_server_takes_from_many_addresses_do_not_keep_
     serve_here: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ustad.service.server.MOST_CONNECTIONS", 30)
-    server = serve_here(max_connections_per_address=20)
+    server = serve_here(max_connections_per_address=20, **NO_LIMITS)
     with half_open(server.port, 19, address="127.0.0.2"), half_open(server.port, 19, address="127.0.0.3"):
-        assert httpx.get(server.url + "/v1/agents", timeout=5).status_code == 200
+        assert httpx.get(server.url + "/v1/agents", timeout=PATIENCE).status_code == 200
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, HALF_BODY])
@@ -106,20 +116,15 @@ def test_a_request_that_does_not_come_whole_is_cut_off(serve_here: Serve, sent: 
 def test_sending_a_byte_now_and_then_does_not_prolong_a_request(serve_here: Serve) -> None:
     server = serve_here(head_seconds=0.5)
     with half_open(server.port, 1) as (one,):
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            while time.monotonic() - began < 3:
-                one.sendall(b"x")
-                time.sleep(0.1)
-        assert time.monotonic() - began < 2
+        assert until(lambda: is_refused(one, b"x"), pause=0.1)  # else every byte would prolong it by half a second
 
 
 def test_a_connection_in_use_is_not_cut_off_by_the_limit_of_its_head(serve_here: Serve) -> None:
-    server = serve_here(head_seconds=0.3)
+    server = serve_here(head_seconds=1.0)
     with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         for hour in range(4):
             assert client.post("/v1/events", json={"events": [a_stay(hour=hour)]}).json()["accepted"] == 1
-            time.sleep(0.2)
+            time.sleep(0.3)
 
 
 # ------------------------------------------------------------------------------------------------ streams
@@ -145,7 +150,7 @@ def test_an_expired_key_receives_no_alerts_over_a_stream_that_is_open(
     store = server.service.store
     other = create_key(store, "stays", ["ingest"])
     key = create_key(store, "leaves", ["read"], datetime.now(UTC) + timedelta(days=1))
-    time.sleep(0.2)  # until the keys are read again
+    assert until(lambda: httpx.get(server.url + "/v1/agents", timeout=PATIENCE).status_code == 401)  # keys are read
     send = {"Authorization": f"Bearer {other}"}
     with stream_of(server.url, key) as lines:
         httpx.post(server.url + "/v1/events", json={"events": [a_stay(hours=4)]}, headers=send, timeout=PATIENCE)
@@ -163,11 +168,14 @@ def test_what_was_opened_without_a_key_ends_when_there_is_one(serve_here: Serve,
 
 
 # ---------------------------------------------------------------------------------------- start and stop
-def test_an_open_stream_and_a_half_sent_body_do_not_hold_up_stopping(serve_here: Serve) -> None:
-    server = serve_here()
+def test_an_open_stream_and_a_half_sent_body_do_not_hold_up_stopping(
+    serve_here: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ustad.service.server.GRACE_S", 10 * PATIENCE)  # whoever waits for them waits for ever
+    server = serve_here(**NO_LIMITS)
     with stream_of(server.url), half_open(server.port, 1, HALF_BODY), httpx.Client(base_url=server.url) as idle:
         idle.get("/healthz")
-        assert server.stop() < 2.5
+        assert server.stop() < PATIENCE
 
 
 def test_a_signal_ends_a_server_with_an_open_stream_at_once_and_without_a_traceback(
@@ -176,11 +184,9 @@ def test_a_signal_ends_a_server_with_an_open_stream_at_once_and_without_a_traceb
     shutil.copytree(tiny_run, run := tmp_path / "run", ignore=shutil.ignore_patterns("model"))
     server = start_server(str(run))
     with stream_of(server.url):
-        began = time.monotonic()
         server.process.terminate()
         server.process.wait(PATIENCE)
-        seconds = time.monotonic() - began
-    assert seconds < 4  # five and more before, about half a second on an idle machine
+    assert "graceful shutdown exceeded" not in server.said()  # what uvicorn says when it has waited for the stream
     assert "Traceback" not in server.said()
     assert "Error" not in server.said()
 

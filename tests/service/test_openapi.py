@@ -1,13 +1,16 @@
-"""The OpenAPI description: complete, with examples, and true under thousands of made-up requests."""
+"""The OpenAPI description: complete, with examples, and true under hundreds of made-up requests. `USTAD_MORE=50` makes
+so many times as many; tests/fuzz changes real requests."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+import requests
 import uvicorn
 from hypothesis import HealthCheck, Phase, settings
 from service_example import PATIENCE, PlainScorer, a_stay, free_port, is_ready, until
@@ -30,6 +33,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402  # likewise
 )
 
 app = create_app(Settings(store="sqlite://"), PlainScorer())
+MORE = int(os.environ.get("USTAD_MORE", "1"))
 described = schemathesis.openapi.from_dict(app.openapi()).exclude(path="/v1/alerts/stream")
 
 
@@ -52,13 +56,22 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.join(PATIENCE)
 
 
+@pytest.fixture(scope="module")
+def session() -> Iterator[requests.Session]:
+    """One connection for hundreds of requests."""
+    with requests.Session() as session:
+        yield session
+
+
 @described.parametrize()
 @settings(
-    max_examples=25, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
+    max_examples=12 * MORE, deadline=None, derandomize=MORE == 1, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-def test_no_made_up_request_gets_anything_but_a_documented_answer(case: Any, url: str) -> None:
-    response = case.call(base_url=url, timeout=PATIENCE)
+def test_no_made_up_request_gets_anything_but_a_documented_answer(
+    case: Any, url: str, session: requests.Session
+) -> None:
+    response = case.call(base_url=url, session=session, timeout=PATIENCE)
     assert response.status_code < 500, response.text
     case.validate_response(
         response,

@@ -129,7 +129,7 @@ def _record_all(
     streams: np.ndarray, antennas: Antennas, profile: int, number: np.ndarray, track: Track, days: int,
     dead: np.ndarray, tape: Tape,
 ) -> None:  # fmt: skip
-    state, at = np.empty(1, np.uint64), 0
+    state, at = np.empty(1, np.uint64), np.int64(0)  # typed, or all would be compiled for 0 too
     for a in range(len(number)):
         state[0] = streams[0, a]
         off_first = tape.n_off[0]
@@ -259,10 +259,13 @@ def _report_stay(
 
 @njit(nogil=True, cache=True)
 def _sort(tape: Tape, first: int, last: int) -> None:
-    """Rows first … last - 1 by time."""
-    order = np.argsort(tape.second[first:last], kind="mergesort")
-    tape.second[first:last] = tape.second[first:last][order]
-    tape.values[first:last] = tape.values[first:last][order]
+    """Rows first … last - 1 by time. Loops, because slices that are assigned compile for seconds."""
+    second, values = tape.second[first:last].copy(), tape.values[first:last].copy()
+    order = np.argsort(second, kind="mergesort")
+    for k in range(len(order)):
+        tape.second[first + k] = second[order[k]]
+        for column in range(values.shape[1]):
+            tape.values[first + k, column] = values[order[k], column]
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,6 @@ import pytest
 import torch
 from small_world import FIELDS
 from torch import Tensor
-from torch._dynamo.testing import CompileCounter
 
 from ustad.config import Config, TrainingConfig
 from ustad.events.windows import EventTensors, Queries, Windows
@@ -90,6 +89,8 @@ def test_empty_windows_that_fill_a_batch_change_nothing(world: World, config: Co
 
 
 def test_a_compiled_block_serves_every_window_length_and_changes_no_number(world: World, config: Config) -> None:
+    from torch._dynamo.testing import CompileCounter  # seconds, which no other test needs
+
     tensors, windows, _ = world
     network = build_network(FIELDS, config.replace({"model.event_blocks": 3})).train()
     counter = CompileCounter()
