@@ -230,7 +230,7 @@ class _Task:
         data, detector = _open_both(self.data, self.reading, self.model, device=self.device, test_from=self.test_from)
         after = self._with_rejection(detector)
         if are_many(data):
-            across = after.gather(data.schema, self.model)
+            across = after.gather(data, self.model)
             run = write_in_parts(detector, data, place, names, across=across, **self._options())
             counts = {"events": run["events"], "agents": run["agents"]}
             return {
