@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,6 @@ import pyarrow.parquet as pq
 
 from ustad.frames import to_arrow
 from ustad.tables import DataError, first_line
-
-#: Files that are read at the same time.
-_READERS = 4
 
 
 def as_table(source: Any, where: str = "data") -> pa.Table:
@@ -43,34 +38,17 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
             parts = sorted(path.glob("*.parquet"))
             if not parts:
                 raise DataError(f"{path}: the directory holds no .parquet files")
-            return _read_parquet(parts, columns)
+            import pyarrow.dataset as pa_dataset  # here, because it imports pandas where there is one
+
+            return pa_dataset.dataset([str(p) for p in parts], format="parquet").to_table(columns=columns)
         if path.suffix in {".parquet", ".pq"}:
-            return _read_parquet([path], columns)
+            return pq.read_table(path, columns=columns)
         if path.name.endswith((".csv", ".csv.gz")):
             table = _read_csv(path)
             return table.select(columns) if columns is not None else table
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
     raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv or a directory of .parquet")
-
-
-def _read_parquet(files: Sequence[Path], columns: Sequence[str] | None) -> pa.Table:
-    """Parquet files of one schema behind one another. Where they differ, those after the first are read by its schema,
-    and a column that is not there is refused."""
-    schemas = [pq.read_schema(file) for file in files]
-    names = set(schemas[0].names)
-    if all(schemas[0].equals(one) for one in schemas[1:]) and names.issuperset(columns or ()):
-        with ThreadPoolExecutor(min(len(files), _READERS)) as pool:
-            table = pa.concat_tables(pool.map(partial(_read_file, columns=columns), files))
-        return table if columns is None else table.select(list(columns))
-    import pyarrow.dataset as pa_dataset  # here, because it imports pandas where there is one: half a second
-
-    return pa_dataset.dataset([str(file) for file in files], format="parquet").to_table(columns=columns)
-
-
-def _read_file(file: Path, columns: Sequence[str] | None) -> pa.Table:
-    with pq.ParquetFile(file) as content:
-        return content.read(None if columns is None else list(columns))
 
 
 def _read_csv(path: Path) -> pa.Table:
