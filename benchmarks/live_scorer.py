@@ -57,6 +57,7 @@ def main() -> None:
         content["milliseconds"][name] = time_events(open_scorer(model, world.before), rows[: options.events])
         say(f"{name}, one event: {content['milliseconds'][name]}")
         write_result(options.out, content)
+        open_scorer(model, world.before).update_many(rows[:64])  # compiled here once, not in every process
     for name, model in models.items():
         for workers in options.workers:
             for size, rate in time_batches(world, model, rows, workers=workers, seconds=options.seconds):
@@ -103,7 +104,6 @@ def time_batches(
             for n, size in enumerate(SIZES):
                 first = at + n * share
                 yield size, time_rate(live, rows[first : first + share], size, seconds)
-
         finally:
             live.close()
 
