@@ -28,11 +28,11 @@ class AcrossAgents:
         self._company_finder: Future[Any] | None = None
         self._people: Future[tuple[Any, Any]] | None = None
 
-    def prepare(self, scored: Any) -> None:
+    def prepare(self, events: Any) -> None:
         """Who was with whom needs no scores: that is looked for while they are made."""
         from ustad.triage.companions import CompanyFinder
 
-        schema, since = self._data.schema, first_start(scored, self._data.schema)
+        schema, since = self._data.schema, first_start(events, self._data.schema) or 0
         self._company_finder = self._pool.submit(CompanyFinder, self._data.events, since, schema)
 
     def look(self, events: Any) -> None:
