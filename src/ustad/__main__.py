@@ -1,5 +1,5 @@
 """`python -m ustad`."""
 
-from ustad.cli import main
+from ustad.cli import run_process
 
-main()
+run_process()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, cached_property
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -38,28 +38,42 @@ class LocalTime:
     day: np.ndarray  # int32: days since 1970-01-01 of the local date
     minute: np.ndarray  # float64: minutes since local midnight, 0 ≤ m < 1440
     weekday: np.ndarray  # int8: 0 is Monday
-    month: np.ndarray  # int8: 1 … 12
+
+    @cached_property
+    def month(self) -> np.ndarray:
+        """int8: 1 … 12."""
+        return (self.day.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12 + 1).astype(np.int8)
 
 
 def local_time(time: pa.ChunkedArray | pa.Array, zone: str | pa.ChunkedArray | pa.Array) -> LocalTime:
     """The wall clock in one zone, or in each row's own. Right across daylight saving: it asks the zone data."""
-    time = pa.chunked_array(time) if isinstance(time, pa.Array) else time
-    wall = np.empty(len(time), np.int64)
-    if isinstance(zone, str):
-        wall[:] = _wall_clock(time, zone)
-    else:
-        codes, names = agent_codes(zone)
-        for code, name in enumerate(names):
-            rows = np.flatnonzero(codes == code)
-            wall[rows] = _wall_clock(time if len(names) == 1 else time.take(pa.array(rows)), name)
+    wall = _wall_clocks(time, zone)
     day = np.floor_divide(wall, MICROSECONDS_PER_DAY)
-    dates = day.astype("datetime64[D]")
     return LocalTime(
         day=day.astype(np.int32),
         minute=(wall - day * MICROSECONDS_PER_DAY) / 60e6,
         weekday=((day + 3) % 7).astype(np.int8),
-        month=(dates.astype("datetime64[M]").astype(np.int64) % 12 + 1).astype(np.int8),
     )
+
+
+def local_days(time: pa.ChunkedArray | pa.Array, zone: str | pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """`local_time(time, zone).day` alone: int32 [n]."""
+    return np.floor_divide(_wall_clocks(time, zone), MICROSECONDS_PER_DAY).astype(np.int32)
+
+
+def _wall_clocks(time: pa.ChunkedArray | pa.Array, zone: str | pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Microseconds since 1970 by the clock on the wall: int64 [n]."""
+    time = pa.chunked_array(time) if isinstance(time, pa.Array) else time
+    if isinstance(zone, str):
+        return _wall_clock(time, zone)
+    codes, names = agent_codes(zone)
+    if len(names) == 1:
+        return _wall_clock(time, names[0])
+    wall = np.empty(len(time), np.int64)
+    for code, name in enumerate(names):
+        rows = np.flatnonzero(codes == code)
+        wall[rows] = _wall_clock(time.take(pa.array(rows)), name)
+    return wall
 
 
 def check_zone(name: str) -> str:
@@ -92,4 +106,4 @@ def _wall_clock(time: pa.ChunkedArray, zone: str) -> np.ndarray:
         local = pc.local_timestamp(time.cast(pa.timestamp("us", tz=zone)))
     except pa.ArrowInvalid as error:
         raise DataError(f"time zone '{zone}' is not known; use an IANA name such as Europe/Helsinki") from error
-    return local.cast(pa.int64()).to_numpy()
+    return local.cast(pa.int64()).to_numpy().astype(np.int64, copy=False)

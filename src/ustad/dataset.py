@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import day_number, is_zone, iso_date, local_time
+from ustad.clock import day_number, is_zone, iso_date, local_days
 from ustad.config import SplitConfig
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.schema import EventSchema, mobility_schema
@@ -81,7 +82,13 @@ class Dataset:
 
     def days(self) -> np.ndarray:
         """Local date of each event's start, as days since 1970-01-01: int32 [n]."""
-        return event_days(self.events, self.schema)
+        return self._days
+
+    @cached_property
+    def _days(self) -> np.ndarray:
+        days = event_days(self.events, self.schema)
+        days.flags.writeable = False  # everybody who asks gets the same
+        return days
 
     def split(self, config: SplitConfig) -> Split:
         """Boundaries by local date: as configured (`train_until`, `test_from`), as the files say (`meta["split"]`),
@@ -177,7 +184,7 @@ class Dataset:
 
 
 def event_days(events: pa.Table, schema: EventSchema) -> np.ndarray:
-    return local_time(events[schema.time], zone_of(events, schema)).day
+    return local_days(events[schema.time], zone_of(events, schema))
 
 
 def zone_of(events: pa.Table, schema: EventSchema) -> str | pa.ChunkedArray:

@@ -5,7 +5,9 @@ The preset quick trains no network: it runs without torch.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import metadata
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from ustad.data_error import DataError
@@ -35,6 +37,22 @@ def choose_device(name: str, network: bool = True) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise DataError("no CUDA device is available here; use --device cpu")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def wake_gpu(name: str) -> None:
+    """Begin to make a GPU ready, where a network will compute on one: its context and its library of products take a
+    second, in which others can read files. Not for whoever records steps: a recording must be alone on its GPU."""
+    Thread(target=_wake, args=(name,), daemon=True).start()
+
+
+def _wake(name: str) -> None:
+    with suppress(Exception):  # whoever uses the GPU says what is wrong with it
+        device = choose_device(name)
+        if str(device).startswith("cuda"):
+            import torch
+
+            ones = torch.ones(16, 16, dtype=torch.float16, device=device)
+            torch.mm(ones, ones)
 
 
 def send(values: np.ndarray, device: torch.device | str, kind: torch.dtype | None = None) -> torch.Tensor:

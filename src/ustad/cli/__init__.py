@@ -5,9 +5,11 @@ A failure is one line on standard error and a non-zero exit; `--debug` shows whe
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
-from typing import Annotated
+import threading
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -75,6 +77,26 @@ for verb in (
     app.command()(verb)
 app.add_typer(infer.schema)
 app.add_typer(lab.app)
+
+
+def run_process() -> NoReturn:
+    """The process `ustad`: one verb, then out. The interpreter is not taken apart piece by piece: once torch was there
+    that takes a second. Whoever asked to be called at the end is."""
+    code: int | str | None = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if not isinstance(code, int) or not all(thread.daemon for thread in others):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody reads any more: Python says so in its own way
+        sys.exit(code)
+    os._exit(code)
 
 
 def main(arguments: list[str] | None = None) -> None:

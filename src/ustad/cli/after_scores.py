@@ -50,11 +50,11 @@ class AfterScores:
             read_weights(weights) if weights is not None else {}, days, read_rules(rules) if rules is not None else []
         )
 
-    def gather(self, schema: Any, model: Path) -> Any:
+    def gather(self, data: Any, model: Path) -> Any:
         """What sees the parts while they are scored; None where alerts change afterwards or days are not grouped."""
         from ustad.cli.across_agents import AcrossAgents
 
-        return AcrossAgents(schema, model) if self.days.group and not self.weights else None
+        return AcrossAgents(data, model) if self.days.group and not self.weights else None
 
     def apply(
         self, run: dict[str, Any], place: Path, schema: Any, days: bool = True, *, model: Path, across: Any = None,
@@ -73,5 +73,6 @@ class AfterScores:
         run = hide_explained(place, self.rules, schema) if self.rules else run
         if not days or not self.days.group:
             return run
-        company = note_company(place, data) if data is not None else {}
-        return {**run, **note_groups(place, schema, model, across.groups if across is not None else None), **company}
+        groups, company = across.people() if across is not None else (None, None)
+        counts = note_company(place, data, company) if data is not None else {}
+        return {**run, **note_groups(place, schema, model, groups), **counts}

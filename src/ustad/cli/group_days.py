@@ -128,7 +128,7 @@ def _columns(table: Any, schema: Any) -> tuple[np.ndarray, np.ndarray, np.ndarra
     """Local day, entity, p-value and leading question of every event of a part."""
     import pyarrow.compute as pc
 
-    from ustad.clock import local_time
+    from ustad.clock import local_days
     from ustad.dataset import zone_of
     from ustad.tables import TIMESTAMP, agent_codes, identity_hash
 
@@ -136,7 +136,7 @@ def _columns(table: Any, schema: Any) -> tuple[np.ndarray, np.ndarray, np.ndarra
     end = table[schema.end].cast("int64") if schema.end in table.column_names else start
     # a day at home began the evening before: what counts is the middle of an event
     middle = pc.divide(pc.add(start, pc.coalesce(end, start)), 2).cast(TIMESTAMP)
-    day = local_time(middle, zone_of(table, schema)).day.astype(np.int64)
+    day = local_days(middle, zone_of(table, schema)).astype(np.int64)
 
     codes, ids = agent_codes(table[schema.entity])
     p_value = table["p_value"].to_numpy(zero_copy_only=False)

@@ -29,20 +29,18 @@ def read_together(model: Path) -> Any:
     return PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
 
 
-def note_groups(place: Path, schema: Any, model: Path, finder: Any = None) -> dict[str, int]:
+def note_groups(place: Path, schema: Any, model: Path, groups: Any = None) -> dict[str, int]:
     """Write `groups.parquet` beside the scores; how many there are, where the model knows what pairs are like.
 
-    `finder` is a `GroupFinder` that has seen the events; without one they are read.
+    `groups` are those of all events, where somebody has looked for them; without them the events are read.
     """
     from ustad.files import write_table
     from ustad.triage.groups import find_groups
 
-    together = read_together(model)
-    if together is None:
-        return {}
-    if finder is not None:
-        groups = finder.table()
-    else:
+    if groups is None:
+        together = read_together(model)
+        if together is None:
+            return {}
         parts = (_read_needed(file, schema) for file in table_files(place, "events"))
         groups = find_groups(parts, schema, together)
     if groups.num_rows:
@@ -50,21 +48,21 @@ def note_groups(place: Path, schema: Any, model: Path, finder: Any = None) -> di
     return {"groups": int(groups.num_rows)}
 
 
-def note_company(place: Path, data: Any) -> dict[str, int]:
+def note_company(place: Path, data: Any, company: Any = None) -> dict[str, int]:
     """Write `company.parquet` beside the scores; how many rows it has. `data` has the events of all days: company is
-    new or missing against those before the scored ones."""
+    new or missing against those before the scored ones. Where somebody has looked for it, that is `company`."""
     import pyarrow as pa
 
     from ustad.files import write_table
     from ustad.triage.companions import find_company
 
-    schema = data.schema
-    parts = [_read_incidents(file, schema) for file in table_files(place, "events")]
-    events = pa.concat_tables([rows for rows, _ in parts], promote_options="permissive")
-    starts = [first for _, first in parts if first is not None]
-    if not starts:
-        return {"company": 0}
-    company = find_company(data.events, min(starts), events, schema)
+    if company is None:
+        parts = [_read_incidents(file, data.schema) for file in table_files(place, "events")]
+        events = pa.concat_tables([rows for rows, _ in parts], promote_options="permissive")
+        starts = [first for _, first in parts if first is not None]
+        if not starts:
+            return {"company": 0}
+        company = find_company(data.events, min(starts), events, data.schema)
     if company.num_rows:
         write_table(company, place / COMPANY)
     return {"company": company.num_rows}
@@ -72,17 +70,29 @@ def note_company(place: Path, data: Any) -> dict[str, int]:
 
 def _read_incidents(file: Path, schema: Any) -> tuple[Any, int | None]:
     """The events of a part that belong to incidents, and when the part's first event began (µs)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from ustad.events.together import compared_columns
-
-    names = {"incident_id", "echo", "p_value", *compared_columns(schema)}
+    names = ("incident_id", schema.event_id, schema.time)
     with pq.ParquetFile(file) as part:
-        table = part.read(sorted(names & set(part.schema_arrow.names)))
-    first = pc.min(table[schema.time].cast(pa.int64())).as_py()
-    return table.filter(pc.is_valid(table["incident_id"])), first
+        table = part.read([name for name in names if name in part.schema_arrow.names])
+    return choose_incidents(table, schema), first_start(table, schema)
+
+
+def choose_incidents(events: Any, schema: Any) -> Any:
+    """The events that belong to incidents, in the columns that company is told by."""
+    import pyarrow.compute as pc
+
+    names = [name for name in ("incident_id", schema.event_id) if name in events.column_names]
+    return events.select(names).filter(pc.is_valid(events["incident_id"]))
+
+
+def first_start(events: Any, schema: Any) -> int | None:
+    """When the first event began, µs UTC; None of no events."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    earliest: int | None = pc.min(events[schema.time].cast(pa.int64())).as_py()
+    return earliest
 
 
 def _read_needed(file: Path, schema: Any) -> Any:

@@ -44,11 +44,15 @@ def write_in_parts(
     from ustad.scores import TABLES
 
     parts = detector.score_parts(data, **options)
-    parts.look = across.look if across is not None else None
+    if across is not None:
+        parts.look = across.look
+        across.prepare(parts.events)
     counts, alerts = dict.fromkeys(TABLES, 0), []
     with ThreadPoolExecutor(WRITERS) as pool:
         writing: deque[Future[None]] = deque()
         for i, scores in enumerate(parts):
+            if across is not None and not i:
+                across.finish()
             part = across.take_off(i, scores) if across is not None else scores
             for name in TABLES:
                 table = getattr(part, name)

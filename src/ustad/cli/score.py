@@ -230,7 +230,7 @@ class _Task:
         data, detector = _open_both(self.data, self.reading, self.model, device=self.device, test_from=self.test_from)
         after = self._with_rejection(detector)
         if are_many(data):
-            across = after.gather(data.schema, self.model)
+            across = after.gather(data, self.model)
             run = write_in_parts(detector, data, place, names, across=across, **self._options())
             counts = {"events": run["events"], "agents": run["agents"]}
             return {
@@ -336,13 +336,17 @@ def _open_both(
     """Data and model, read at the same time: one takes about as long as the other."""
     from ustad.config import Config
     from ustad.mobility.readers import open_data
+    from ustad.torch_device import wake_gpu
     from ustad.trip_features import needed_companions
 
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(_load, model, device, test_from)
         if not (model / "config.yaml").exists():
             loading.result()  # says what is wrong with the model
-        companions = needed_companions(Config.from_model(model / "config.yaml"))
+        config = Config.from_model(model / "config.yaml")
+        if config.model.network != "none" and device != "cpu":
+            wake_gpu(device)
+        companions = needed_companions(config)
         return open_data(data, **reading, companions=companions), loading.result()
 
 

@@ -301,7 +301,7 @@ def read_words(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array
     """The feature's values as text, null where missing."""
     source = feature.source[0]
     if source == "@weekday":
-        return pa.array(np.array(DAY_NAMES)[clock.weekday], pa.string())
+        return pa.array(DAY_NAMES, pa.string()).take(pa.array(clock.weekday))
     if source == "@month":
         return pa.array([f"{m:02d}" for m in range(1, 13)], pa.string()).take(pa.array(clock.month - 1))
     if source == "@ends_seen":

@@ -27,10 +27,11 @@ def profile_change(habits: Habits, visits: Visits, since: int) -> np.ndarray:
     week = np.maximum(visits.day - since, 0) // DAYS_A_WEEK
     weeks = int(week.max()) + 1
     cell = np.where(place >= 0, place, len(habits.place_key) + visits.entity)  # everything new is one cell
+    cells = len(habits.place_key) + E
     together, index, count = np.unique(
-        np.stack([visits.entity * weeks + week, cell]), axis=1, return_index=True, return_counts=True
+        (visits.entity * weeks + week) * cells + cell, return_index=True, return_counts=True
     )
-    group = together[0]
+    group = together // cells
     total = np.bincount(group, count, E * weeks)
     places = np.append(np.diff(habits.place_offsets), 0)[owner][index]
     history_total = np.append(_history_visits(habits), 0.0)[owner][index]

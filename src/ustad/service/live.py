@@ -79,18 +79,20 @@ class ModelScorer:
 
     def warm_up(self) -> None:
         """Score made-up events once, both ways and in every process, so that the first real one does not wait for what
-        loads late."""
+        loads late. One process goes first: what has to be compiled on first use is compiled once, not by all of them
+        side by side."""
         nobody = self._backend.strangers
-        for n in (1, 3):
-            rows = [
-                {"agent": name, "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
-                 "lat": 0.0, "lon": 0.0}
-                for name in nobody
-                for i in range(n)
-            ]  # fmt: skip
-            self.remember(nobody, event_table([], self._layout), {}, {})
-            self.score(rows)
-            self.forget(nobody)
+        for names in (nobody[:1], nobody[1:]) if len(nobody) > 1 else (nobody,):
+            for n in (1, 3):
+                rows = [
+                    {"agent": name, "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000,
+                     "timezone": "UTC", "lat": 0.0, "lon": 0.0}
+                    for name in names
+                    for i in range(n)
+                ]  # fmt: skip
+                self.remember(names, event_table([], self._layout), {}, {})
+                self.score(rows)
+                self.forget(names)
 
     def close(self) -> None:
         """End the processes that score, where there are any."""

@@ -38,31 +38,50 @@ def find_company(events: pa.Table, since: int, incidents: pa.Table, schema: Even
     `events` are of all days; those from `since` (µs UTC) on were scored. `incidents` are scored events with their
     `incident_id`. Of people without a history nobody can tell whom they know.
     """
-    key = schema.event_id
-    if not {key, schema.end} <= set(events.column_names) or not incidents.num_rows:
-        return _as_table([], _FACTS)
-    codes, ids = agent_codes(events[schema.entity])
-    names = [str(one) for one in ids]
-    start, end = (events[name].cast(pa.int64()).to_numpy() for name in (schema.time, schema.end))
-    visits = few_visits(place_keys(events, schema), codes, start, end)
-    at = pc.index_in(events[key], incidents[key].cast(events[key].type).combine_chunks()).to_numpy(zero_copy_only=False)
-    incident = np.where(np.isnan(at), -1, at).astype(np.int64)  # [all events] row of `incidents`, −1 elsewhere
-    history = Companions.of(visits, start < since)
-    is_known = np.zeros(len(names), bool)
-    is_known[codes[start < since]] = True
-    facts = [
-        *_first_times(visits, history, incident, is_known),
-        *_absent_companions(visits, history, incident, (codes, start, end)),
-    ]
-    words = _Words(events, schema)
-    incident_ids, event_ids = incidents["incident_id"].to_pylist(), events[key]
-    lines: list[tuple[Any, ...]] = []
-    for row, fact, other, minutes, times, number in sorted(facts):
-        who = names[other]
-        reason = words.first(row, who, minutes) if fact == FIRST else words.without(row, who, times, number)
-        event = str(event_ids[row].as_py())
-        lines.append((incident_ids[incident[row]], event, names[codes[row]], fact, who, minutes, times, number, reason))
-    return _as_table(lines, _FACTS)
+    return CompanyFinder(events, since, schema).find(incidents)
+
+
+class CompanyFinder:
+    """Who was with whom on all days; then what that says about events of incidents, as `find_company`.
+
+    The first takes long and needs no scores, so it can be done while they are made.
+    """
+
+    def __init__(self, events: pa.Table, since: int, schema: EventSchema) -> None:
+        self.events, self.schema = events, schema
+        self.has_company = {schema.event_id, schema.end} <= set(events.column_names)
+        if not self.has_company:
+            return
+        self._codes, ids = agent_codes(events[schema.entity])
+        self._names = [str(one) for one in ids]
+        self._start, self._end = (events[name].cast(pa.int64()).to_numpy() for name in (schema.time, schema.end))
+        self._visits = few_visits(place_keys(events, schema), self._codes, self._start, self._end)
+        is_history = self._start < since
+        self._history = Companions.of(self._visits, is_history)
+        self._is_known = np.zeros(len(ids), bool)
+        self._is_known[self._codes[is_history]] = True
+
+    def find(self, incidents: pa.Table) -> pa.Table:
+        """The facts about these scored events."""
+        key, events, names = self.schema.event_id, self.events, self._names if self.has_company else []
+        if not self.has_company or not incidents.num_rows:
+            return _as_table([], _FACTS)
+        own_ids = incidents[key].cast(events[key].type).combine_chunks()
+        at = pc.index_in(events[key], own_ids).to_numpy(zero_copy_only=False)
+        incident = np.where(np.isnan(at), -1, at).astype(np.int64)  # [all events] row of `incidents`, −1 elsewhere
+        facts = [
+            *_first_times(self._visits, self._history, incident, self._is_known),
+            *_absent_companions(self._visits, self._history, incident, (self._codes, self._start, self._end)),
+        ]
+        words = _Words(events, self.schema)
+        incident_ids, event_ids = incidents["incident_id"].to_pylist(), events[key]
+        lines: list[tuple[Any, ...]] = []
+        for row, fact, other, minutes, times, number in sorted(facts):
+            who, whose = names[other], names[self._codes[row]]
+            reason = words.first(row, who, minutes) if fact == FIRST else words.without(row, who, times, number)
+            event = str(event_ids[row].as_py())
+            lines.append((incident_ids[incident[row]], event, whose, fact, who, minutes, times, number, reason))
+        return _as_table(lines, _FACTS)
 
 
 Fact = tuple[int, str, int, float, int, int]  # row of the events, which fact, the other, minutes, times, visits

@@ -73,16 +73,26 @@ def _counters(samples: int, fields: Tensor, width: int) -> Tensor:
     return (t + (fields[:, None] << 20) + cell).flatten()
 
 
+def _threshold(rate: float) -> int:
+    """Lanes, which are signed, below this are dropped."""
+    return round(rate * _LANE_RANGE) - (_LANE_RANGE >> 1)
+
+
+def keep_masks_here(key: np.ndarray, seed: int, samples: int, fields: int, *, width: int, rate: float) -> np.ndarray:
+    """`keep_masks` on a CPU, without tensors: key int64 [N]."""
+    masks = np.empty((len(key), samples, fields, width), np.float32)
+    kernels.draw_masks(_base_here(key, seed, _DROPOUT), 1.0 / (1.0 - rate), _threshold(rate), masks)
+    return masks
+
+
 def keep_masks(key: Tensor, seed: int, samples: int, fields: int, *, width: int, rate: float) -> Tensor:
     """Multiplicative dropout masks: float32 [N, samples, fields, width].
 
     Each entry is 0 with probability `rate` (to 1/65536), else 1 / (1 − rate). key int64 [N].
     """
-    threshold = round(rate * _LANE_RANGE) - (_LANE_RANGE >> 1)  # lanes are signed
     if key.device.type == "cpu":
-        masks = torch.empty(len(key), samples, fields, width)
-        kernels.draw_masks(_base_here(key.numpy(), seed, _DROPOUT), 1.0 / (1.0 - rate), threshold, masks.numpy())
-        return masks
+        return torch.from_numpy(keep_masks_here(key.numpy(), seed, samples, fields, width=width, rate=rate))
+    threshold = _threshold(rate)
     cells = -(-width // _LANES)
     counters = _counters(samples, torch.arange(fields, device=key.device), cells)
     draws = _draw(_base(key, seed, _DROPOUT), counters)

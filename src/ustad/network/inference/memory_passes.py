@@ -112,8 +112,8 @@ class FastCross:
         return x
 
     def _softmax(self, logits: Tensor) -> Tensor:
-        """Over own places, head by head: [..., H·K]."""
-        return logits.view(-1, logits.shape[-1] // self.heads).softmax(dim=-1).view_as(logits)
+        """Over own places, head by head: [..., H·K]; `logits` may be overwritten."""
+        return self.block.softmax_rows(logits.view(-1, logits.shape[-1] // self.heads)).view_as(logits)
 
 
 def _each(maps: OwnPlaceMaps, which: Iterable[int]) -> Iterator[OwnPlaceMaps]:

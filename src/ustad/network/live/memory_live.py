@@ -27,7 +27,7 @@ from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
 from ustad.evidence_source import OneAnswer
 from ustad.habits.history import Habits
-from ustad.network.inference.counter import keep_masks
+from ustad.network.inference.counter import keep_masks_here
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, at_most_usual, chain_terms, uncertainties
@@ -56,7 +56,7 @@ class MemoryWindow:
     maps: EntityMaps | None = None
     arrays: tuple[Any, ...] = ()  # of the maps, see `know` of the compiled pass and heads
     slots: np.ndarray | None = None  # int64 [P + 1] slot of each own place, last that of any other place
-    embedding: list[Tensor] = field(default_factory=list)  # [T, D] each
+    embedding: list[np.ndarray] = field(default_factory=list)  # [T, D] each
     day: list[int] = field(default_factory=list)
     slot: list[int] = field(default_factory=list)
     weekday: list[int] = field(default_factory=list)
@@ -96,7 +96,7 @@ class MemoryLive:
                 first = bisect_left(arrays.day.tolist(), int(arrays.day[-1]) - config.length)
             data = MemoryTensors(window.places, habits, visits.take(np.arange(first, len(visits))), self.model.device)
             embeddings = self._embed(arrays, slice(first, None))
-            self._remember(window, embeddings, arrays.day[first:].tolist(), data.slot.tolist())
+            self._remember(window, embeddings.numpy(), arrays.day[first:].tolist(), data.slot.tolist())
             window.weekday += data.weekday.tolist()
             window.memory = recall(self.network, data, self._only)
         return window
@@ -119,7 +119,6 @@ class MemoryLive:
     def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> None:
         """That is for others to say, as in bulk."""
 
-    @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
         """Terms, noise and doubt about the last event of `arrays`, which is then remembered; `visits` is it alone, at
         the own `place` (-1: somewhere new)."""
@@ -130,11 +129,11 @@ class MemoryLive:
         window.weekday.append(int(visits.weekday[0]))
         self._know(window, visits)
         columns = (window.order, window.weekday, window.slot)
-        embeddings = torch.stack(window.embedding, dim=1)  # [T, L, D]
+        embeddings = np.stack(window.embedding, axis=1)  # [T, L, D]
         if self.compiled is None:
-            return self._by_tensors(window, visits, embeddings, torch.tensor(columns, device=self.model.device))
+            return self._by_tensors(window, visits, embeddings, np.array(columns))
         way = self.together or self.compiled[0]
-        states = way.states(embeddings.numpy(), np.array(columns), window.arrays[0])
+        states = way.states(embeddings, np.array(columns), window.arrays[0])
         return self.compiled[1](states, window.arrays[1], _target(window.habits, visits, slot))
 
     def ask_many(
@@ -163,15 +162,14 @@ class MemoryLive:
         numbers, codes, missing, key = (
             np.stack([getattr(one, name)[-1] for one in events]) for name in ("numbers", "categories", "missing", "key")
         )
-        keep = self._keep(torch.from_numpy(key)).numpy()
-        embeddings = torch.from_numpy(together.embed(numbers, codes.astype(np.int64), missing, keep))
+        embeddings = together.embed(numbers, codes.astype(np.int64), missing, self._keep(key))
         windows = list({id(window): window for window, _, _, _ in questions}.values())
         starts, spans, targets = {id(window): 0 for window in windows}, [], []
-        for (window, _, visits, place), arrays, embedding in zip(questions, events, embeddings.unbind(), strict=True):
+        for (window, _, visits, place), arrays, embedding in zip(questions, events, embeddings, strict=True):
             day = max(int(arrays.day[-1]), window.day[-1]) if window.day else int(arrays.day[-1])
             starts[id(window)] = first = self._oldest(window, day, starts[id(window)])
             slot = self._slot(window, place)
-            self._remember(window, embedding.clone()[:, None], [day], [slot])
+            self._remember(window, embedding.copy()[:, None], [day], [slot])
             window.weekday.append(int(visits.weekday[0]))
             spans.append((first, len(window.day)))
             targets.append(_target(window.habits, visits, slot))
@@ -185,7 +183,7 @@ class MemoryLive:
         owner = np.array([place_of[id(window)] for window, _, _, _ in questions])
         columns = [np.array([window.order, window.weekday, window.slot]) for window in windows]
         answers = together.answer(
-            torch.stack([one for window in windows for one in window.embedding]).numpy(),
+            np.stack([one for window in windows for one in window.embedding]),
             np.ascontiguousarray(np.concatenate(columns, axis=1).T),
             np.array(spans) + lengths[owner][:, None],
             owner,
@@ -210,12 +208,14 @@ class MemoryLive:
             window.slots = window.places.slots(len(window.habits.place_key))
         return int(window.slots[place])
 
+    @torch.inference_mode()
     def _by_tensors(
-        self, window: MemoryWindow, visits: Visits, embeddings: Tensor, columns: Tensor
+        self, window: MemoryWindow, visits: Visits, embeddings: np.ndarray, columns: np.ndarray
     ) -> dict[str, float]:
         """The answers of networks that are not in single precision."""
         maps = self._know(window, visits)
-        states = self.passes.states_of_newest(embeddings, columns, maps)  # [1, T, D]
+        tensors = torch.from_numpy(embeddings), torch.from_numpy(columns)
+        states = self.passes.states_of_newest(*tensors, maps)  # [1, T, D]
         data = MemoryTensors(window.places, window.habits, visits, self.model.device)
         outlook = self.passes.foresee(states, maps, targets_of(data, self._only))
         outlook = at_most_usual(outlook, data, self._only)
@@ -225,23 +225,27 @@ class MemoryLive:
 
     def _know(self, window: MemoryWindow, visits: Visits) -> EntityMaps:
         """What the passes need of the window's entity; of those asked about longest ago it is let go."""
-        if window.memory is None:
-            data = MemoryTensors(window.places, window.habits, visits, self.model.device)
-            window.memory = recall(self.network, data, self._only)
-        if window.maps is None:
-            window.maps = self.passes.know(window.memory, self._only + 1)
-            window.arrays = tuple(part.know(window.maps) for part in self.compiled or ())
+        maps = window.maps or self._make_maps(window, visits)
         self._with_maps[id(window)] = weakref.ref(window)
         self._with_maps.move_to_end(id(window))
         while len(self._with_maps) > MOST_MAPS:
             quiet = self._with_maps.popitem(last=False)[1]()
             if quiet is not None:
                 quiet.maps, quiet.arrays = None, ()
-        return window.maps
+        return maps
 
-    def _remember(self, window: MemoryWindow, embeddings: Tensor, days: list[int], slots: list[int]) -> None:
+    @torch.inference_mode()
+    def _make_maps(self, window: MemoryWindow, visits: Visits) -> EntityMaps:
+        if window.memory is None:
+            data = MemoryTensors(window.places, window.habits, visits, self.model.device)
+            window.memory = recall(self.network, data, self._only)
+        window.maps = maps = self.passes.know(window.memory, self._only + 1)
+        window.arrays = tuple(part.know(maps) for part in self.compiled or ())
+        return maps
+
+    def _remember(self, window: MemoryWindow, embeddings: np.ndarray, days: list[int], slots: list[int]) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
-        window.embedding += list(embeddings.unbind(dim=1))
+        window.embedding += list(embeddings.swapaxes(0, 1))
         window.slot += slots
         for day in days:
             window.order.append(window.order[-1] + 1 if window.day and window.day[-1] == day else 0)
@@ -253,26 +257,26 @@ class MemoryLive:
         oldest = bisect_left(window.day, day - config.length) if config.unit == "days" else n - config.length
         return max(first, oldest, n + 1 - config.max_events)
 
-    def _embed_last(self, arrays: EventArrays) -> Tensor:
+    def _embed_last(self, arrays: EventArrays) -> np.ndarray:
         """The last event: [T, 1, D]."""
         if self.compiled is None or self.compiled[0].has_vectors or not self.network.config.epistemic:
-            return self._embed(arrays, slice(len(arrays) - 1, None))
-        codes, keep = arrays.categories[-1].astype(np.int64), self._keep(torch.from_numpy(arrays.key[-1:]))[0].numpy()
-        embedding = self.compiled[0].embed(arrays.numbers[-1], codes, arrays.missing[-1], keep)
-        return torch.from_numpy(embedding)[:, None]
+            return self._embed(arrays, slice(len(arrays) - 1, None)).numpy()
+        codes, keep = arrays.categories[-1].astype(np.int64), self._keep(arrays.key[-1:])[0]
+        return self.compiled[0].embed(arrays.numbers[-1], codes, arrays.missing[-1], keep)[:, None]
 
+    @torch.inference_mode()
     def _embed(self, arrays: EventArrays, rows: slice) -> Tensor:
         """[T, n, D]."""
         columns = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
         tensors = [torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.model.device) for v in columns]
         features = Features(*(v[:, None] for v in tensors[:4]))  # [n, 1, …]
-        keep = self._keep(tensors[4]) if self.network.config.epistemic else None
+        keep = torch.from_numpy(self._keep(tensors[4].numpy())) if self.network.config.epistemic else None
         return self.passes.embed(features, keep).transpose(0, 1)
 
-    def _keep(self, key: Tensor) -> Tensor:
+    def _keep(self, key: np.ndarray) -> np.ndarray:
         """Masks of dropout of events by their keys [n]: [n, T, F, D]."""
-        config, fields = self.network.config, len(self.network.fields)
-        return keep_masks(key, self.model.config.seed, self.samples, fields, width=config.width, rate=config.dropout)
+        config, fields, seed = self.network.config, len(self.network.fields), self.model.config.seed
+        return keep_masks_here(key, seed, self.samples, fields, width=config.width, rate=config.dropout)
 
 
 def _forget_first(window: MemoryWindow, number: int) -> None:
