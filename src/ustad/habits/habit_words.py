@@ -21,7 +21,7 @@ from ustad.events.words import clock_words, date_words, distance_words, minutes_
 from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.missed import MissedVisit, find_missed
 from ustad.habits.questions import Comparison
-from ustad.habits.usual import Usual, find_home, usual, usual_end
+from ustad.habits.usual import Usual, usual, usual_end
 from ustad.schema import plural
 from ustad.ties import lowered, raised, rounded
 
@@ -143,8 +143,8 @@ def _what_happened(
 ) -> str:
     """`is_left`: whether it is about the end, which then is the fact that comes first."""
     clock, long = clock_words(minute), minutes_words(length) if math.isfinite(length) else ""
-    if model.schema.end is not None and (kind is not None or _is_home(model, place)):
-        where = "home" if _is_home(model, place) else place_words(kind or "")
+    if model.schema.end is not None and (kind is not None or model.is_home(place)):
+        where = "home" if model.is_home(place) else place_words(kind or "")
         if is_left:
             return say("left", place=where, clock=clock_words((minute + length) % 1440), start=clock, length=long)
         return say("stay" if long else "stay_open", place=where, clock=clock, length=long)
@@ -259,15 +259,10 @@ def _span(model: HabitModel, place: int) -> str:
 
 def _name_place(model: HabitModel, place: int) -> str:
     """An own place: where nights are spent it is home, else its kind in the schema's words."""
-    if _is_home(model, place):
+    if model.is_home(place):
         return "at home"
     code = int(model.habits.place_category[place])
     return f"at {place_words(model.frame.categories[code - 1])}" if code > 0 else "elsewhere"
-
-
-def _is_home(model: HabitModel, place: int) -> bool:
-    """Whether nights are spent there; where events have no length nobody knows."""
-    return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
 
 
 def days_like(is_weekend: bool) -> str:
@@ -301,7 +296,7 @@ def _how_often(
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
         if "new_kind" in leaders and kind is not None:
             parts.append(say("rare_kind", place=place_words(kind)))
-    if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):
+    if kind is not None and usual_visits.new_kind[at] and not model.is_home(place):
         whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
         parts.append(say("new_kind", whom=whom, kind=kind))
     return parts
