@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Connection
 
+from ustad.files import set_columns
 from ustad.page import queries
 from ustad.page import records as r
 from ustad.page.store import Store
+from ustad.page.translate import Layout, store_rows
+from ustad.schema import mobility_schema
+from ustad.scoring.incidents import incident_table
+from ustad.tables import TIMESTAMP
 
 MINUTE = 60_000_000
 MIDNIGHT = 19_869 * 1440 - 120  # in Berlin, 26 May 2024, as minutes in UTC
@@ -108,3 +115,31 @@ def test_a_lead_at_a_new_place_and_one_alone_name_nothing(connection: Connection
     assert with_it(connection) is None
     put(connection, 2, (64, 140), SHOP, score=4.0)
     assert with_it(connection) is None
+
+
+@pytest.mark.parametrize("places", [("bar", "home"), ("home", "home"), (None, None)])
+@pytest.mark.parametrize("apart", [0.0, 0.02])
+@pytest.mark.parametrize("facts", list(product([False, True], repeat=3)))
+def test_the_page_tells_the_stay_that_the_table_of_incidents_names(
+    connection: Connection, places: tuple[str, str], apart: float, facts: tuple[bool, bool, bool]
+) -> None:
+    before_new, lead_new, lead_home = facts
+    start = pa.array([86_400_000_000, 93_600_000_000]).cast(TIMESTAMP)
+    events = pa.table(
+        {
+            "stay_id": [10, 11], "agent_id": ["a", "a"], "started_at": start, "finished_at": start, "poi_id": places,
+            "lat": [51.3 + apart, 51.3], "lon": [9.5, 9.5], "timezone": ["UTC"] * 2, "poi_category": ["bar", "house"],
+            "score": [3.0, 4.0], "p_value": [1e-3, 1e-4], "alert": [False, True], "incident_id": ["10", "10"],
+            "echo": [True, False], "kind": ["novel", "predictable"], "reason": ["At a bar.", "At a house."],
+        }
+    )  # fmt: skip
+    measurements = pa.table({"new_place": [before_new, lead_new], "at_home": [False, lead_home]})
+    schema = mobility_schema()
+    (incident,) = incident_table(events, schema, measurements).to_pylist()
+    whole = set_columns(events, new_place=measurements["new_place"], at_home=measurements["at_home"])
+    rows, details = store_rows(whole, Layout.of(schema))
+    connection.execute(r.events.insert(), rows)
+    connection.execute(r.details.insert(), [{"key": key, "content": content} for key, content in details.items()])
+    (lead,) = queries.events_by_key(connection, [rows[1]["key"]])
+    told = lead["led_by"]["id"] if lead["led_by"] else lead["id"]
+    assert told == str(rows[[10, 11].index(incident["leading_stay_id"])]["key"])

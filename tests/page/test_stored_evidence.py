@@ -43,9 +43,9 @@ def test_facts_come_from_the_answers_where_no_column_has_them():
         one_answer("distance", 1.0, 0.4, observed=2.5),
     ]
     content = pack_evidence(evidence, {})
-    assert unpack_facts(content) == {"visits_now": 3, "km_from_own_places": 2.5, "new_place": True}
+    assert unpack_facts(content) == {"visits_now": 3, "km_from_own_places": 2.5, "new_place": True, "at_home": None}
     content = pack_evidence(evidence, {"visits_now": 4, "km_from_own_places": None, "new_place": False})
-    assert unpack_facts(content) == {"visits_now": 4, "km_from_own_places": 2.5, "new_place": False}
+    assert unpack_facts(content) == {"visits_now": 4, "km_from_own_places": 2.5, "new_place": False, "at_home": None}
 
 
 def test_details_of_older_stores_are_read():
@@ -55,7 +55,7 @@ def test_details_of_older_stores_are_read():
         pytest.approx(one_answer("end", 3.0, 0.8, spread=None, noise=None, doubt=None)),
         pytest.approx(one_answer("start", 1.0, 0.2, spread=None, noise=None, doubt=None)),
     ]
-    assert unpack_facts(older) == {"visits_now": None, "km_from_own_places": None, "new_place": True}
+    assert unpack_facts(older) == {"visits_now": None, "km_from_own_places": None, "new_place": True, "at_home": None}
     ranks = {"terms": {"start": {"pct": 0.999}, "poi": {"expected": "shop"}}, "pct_knn": 0.9}
     assert [(one["name"], one["share"]) for one in unpack_evidence(ranks)] == [
         ("start", pytest.approx(0.75)),

@@ -25,7 +25,7 @@ from ustad.habits.population import Population
 from ustad.habits.questions import Comparison, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.stages import HistoryInquiry, MovingHistory
-from ustad.habits.usual import fit_widths
+from ustad.habits.usual import find_home, fit_widths
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 
@@ -190,6 +190,10 @@ class HabitModel:
         later_context = context.filter(pa.array(later & mine))
         table = pa.concat_tables([later_context, events], promote_options="permissive")
         return table, later_context.num_rows, context.filter(pa.array(~later & mine)), days
+
+    def is_home(self, place: int) -> bool:
+        """Whether nights are spent at an own place; where events have no length nobody knows."""
+        return self.schema.end is not None and place >= 0 and place == find_home(self.habits, place)
 
     # ---------------------------------------------------------------------------------------- keeping
     @property

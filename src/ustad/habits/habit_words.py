@@ -27,7 +27,7 @@ from ustad.habits.leaving_words import (
     tell_usual_leaving,
 )
 from ustad.habits.missed import MissedVisit, find_missed
-from ustad.habits.own_place_words import days_like, is_home, name_place
+from ustad.habits.own_place_words import days_like, name_place
 from ustad.habits.questions import Comparison
 from ustad.habits.usual import Usual, usual
 from ustad.schema import plural
@@ -173,10 +173,10 @@ def _what_happened(
     place = event.place
     if event.is_handover:
         there = "elsewhere" if kind is None else f"at {place_words(kind)}"
-        there = "back" if place == event.left_place else "at home" if is_home(model, place) else there
+        there = "back" if place == event.left_place else "at home" if model.is_home(place) else there
         return tell_handover(model, event.left_place, event.left_at, there=there, clock=clock, length=long)
-    if model.schema.end is not None and (kind is not None or is_home(model, place)):
-        where = "home" if is_home(model, place) else place_words(kind or "")
+    if model.schema.end is not None and (kind is not None or model.is_home(place)):
+        where = "home" if model.is_home(place) else place_words(kind or "")
         if is_left:
             return say("left", place=where, clock=clock_words((minute + length) % 1440), start=clock, length=long)
         return say("stay" if long else "stay_open", place=where, clock=clock, length=long)
@@ -295,7 +295,7 @@ def _how_often(
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
         if "new_kind" in leaders and kind is not None:
             parts.append(say("rare_kind", place=place_words(kind)))
-    if kind is not None and usual_visits.new_kind[at] and not is_home(model, place):
+    if kind is not None and usual_visits.new_kind[at] and not model.is_home(place):
         whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
         parts.append(say("new_kind", whom=whom, kind=kind))
     return parts

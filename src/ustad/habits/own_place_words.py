@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ustad.events.templates import place_words
 from ustad.habits.habit_model import HabitModel
-from ustad.habits.usual import find_home
 
 
 def name_place(model: HabitModel, place: int) -> str:
@@ -15,15 +14,10 @@ def name_place(model: HabitModel, place: int) -> str:
 
 def name_kind(model: HabitModel, place: int) -> str | None:
     """`home`, or the kind of an own place, None where it is not known."""
-    if is_home(model, place):
+    if model.is_home(place):
         return "home"
     code = int(model.habits.place_category[place])
     return model.frame.categories[code - 1] if code > 0 else None
-
-
-def is_home(model: HabitModel, place: int) -> bool:
-    """Whether nights are spent there; where events have no length nobody knows."""
-    return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
 
 
 def days_like(is_weekend: bool) -> str:

@@ -71,6 +71,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
     model, columns = live.model, RowColumns(events[0].row)
     visits = join_visits([event.visits for event in events])
     habits = side_by_side(list({id(event.habits): event.habits for event in events}.values()))
+    own_model = replace(model, habits=habits)
     place = np.array([event.place for event in events])
     if len(habits.place_key):
         place = np.where(place >= 0, place + habits.place_offsets[:-1][habits.owners(visits)], -1)
@@ -97,6 +98,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         "visits_now": comparison.count.tolist(),
         "km_from_own_places": _plain(comparison.distance),
         "new_place": (comparison.place < 0).tolist(),
+        "at_home": [own_model.is_home(place) for place in comparison.place.tolist()],
         "uncertainty_noise": _plain(_first_known([[one.noise for one in event.answers] for event in events])),
         "uncertainty_model": _plain(_doubt(events)),
         **{name: _plain(values) for name, values in usual_facts.items()},
@@ -107,7 +109,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         "alert": alert,
     }
     names = [c for c in (model.schema.entity, model.schema.time, model.schema.event_id) if c in events[0].row]
-    own_model, kind = replace(model, habits=habits), kind_feature(columns, model.schema)
+    kind = kind_feature(columns, model.schema)
     rows = []
     for i, (event, values) in enumerate(zip(events, zip(*parts.values(), strict=True), strict=True)):
         row = {**{c: event.row[c] for c in names}, "final": True, **dict(zip(parts, values, strict=True))}

@@ -61,6 +61,7 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         "visits_now": int(comparison.count[0]),
         "km_from_own_places": distance if math.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
+        "at_home": event.model.is_home(int(comparison.place[0])),
         "uncertainty_noise": plain_value(first_known(one.noise for one in answers)),
         "uncertainty_model": plain_value(first_known(one.doubt for one in answers)),
         **{name: plain_value(value) for name, value in usual_facts.items()},

@@ -120,7 +120,7 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
         return {
             "features": _features(features, row, content, {}, only=EXPECTATION),
             "knn": NO_NEIGHBOURS,
-            "questions": {"terms": _questions(evidence, schema), **unpack_facts(content)},
+            "questions": {"terms": _questions(evidence, schema), **_shown_facts(content)},
         }
     share = _shares(schema, evidence)
     knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share[WHOLE_EVENT]}
@@ -199,6 +199,10 @@ def _questions(evidence: Sequence[dict[str, Any]], schema: EventSchema) -> list[
         }
         for one in order
     ]
+
+
+def _shown_facts(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in unpack_facts(content).items() if name != "at_home"}
 
 
 def _surprise(pct: float | None) -> float:

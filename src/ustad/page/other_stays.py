@@ -2,14 +2,14 @@
 
 In: an open connection and events as lists show them. Out: the same with `led_by`, the stay that explains the alert, or
 `with_it`, a short sentence, or neither. The most unusual stay of an incident can be its dull end, such as coming home
-late. Then the stay right before it is what the incident is about, as in `scoring/incidents.py`.
+late. Then the stay right before it is what the incident is about; `scoring/incidents.py` has the one rule for that.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,9 +22,8 @@ from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.store import chunks
 from ustad.page.stored_evidence import unpack_facts
+from ustad.scoring.incidents import SAME_PLACE_KM, is_way_back
 
-#: As near as this is the same own place, km, as in an agent's history.
-SAME_PLACE_KM = 0.15
 #: Reasons of a stay at home: it was there, it was left at an odd hour, or where they came from was.
 _AT_HOME = re.compile(
     r"At home |Left home at \S+, there since |Left home at \S+ and was back |Left [^.]+ and was at home "
@@ -34,34 +33,43 @@ _AT_HOME = re.compile(
 def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same events; those that lead an incident from an own place say what else it holds."""
     leads = {int(a["id"]): a for a in answers if a["incident_id"] and not a["echo"]}
-    at_own = [key for key, is_new in _are_new(connection, list(leads)).items() if is_new is False]
-    others = _others(connection, [leads[key] for key in at_own])
-    is_new = _are_new(connection, [e.key for events in others.values() for e in events])
+    facts = _read_facts(connection, list(leads))
+    at_own = [key for key in leads if facts.get(key, {}).get("new_place") is False]
+    members = _read_members(connection, [leads[key] for key in at_own])
+    facts |= _read_facts(connection, [e.key for events in members.values() for e in events if e.echo])
     for key in at_own:
         lead = leads[key]
-        stays = [e for e in others.get((lead["agent_id"], lead["incident_id"]), []) if _apart(lead, e) > SAME_PLACE_KM]
-        before = _right_before(connection, lead, stays)
-        if before is not None and (_is_at_home(lead["reason"]) or is_new.get(before.key)):
+        others = {e.key: e for e in members[lead["agent_id"], lead["incident_id"]]}
+        own = others.pop(key)
+        before = others.get(_key_before(connection, own)) if others else None
+        if before is not None and is_way_back(_describe(own, facts), _describe(before, facts)):
             lead["led_by"] = _summary(before)
-        elif stays:
-            lead["with_it"] = _words(lead, max(stays, key=lambda e: (e.score, e.started_at)))
+            continue
+        places = [e for e in others.values() if e.category is not None and _apart(lead, e) > SAME_PLACE_KM]
+        if places:
+            lead["with_it"] = _words(lead, max(places, key=lambda e: (e.score, e.started_at)))
     return list(answers)
 
 
-def _are_new(connection: Connection, keys: Sequence[int]) -> dict[int, bool | None]:
-    """Of each event whether it is at a place that its agent's history does not know; None where nobody says so."""
+def _read_facts(connection: Connection, keys: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The plain facts of each event whose detail is kept."""
     query = select(r.details.c.key, r.details.c.content)
     rows = [row for part in chunks(keys) for row in connection.execute(query.where(r.details.c.key.in_(part)))]
-    return {row.key: unpack_facts(json.loads(row.content))["new_place"] for row in rows}
+    return {row.key: unpack_facts(json.loads(row.content)) for row in rows}
 
 
-def _right_before(connection: Connection, lead: dict[str, Any], stays: Sequence[Any]) -> Any:
-    """The stay that the person came from, where it is one of these; none where something else came between."""
+def _describe(event: Any, facts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """What says whether it is a way back. Stores of before keep no `at_home`; sentences tell it."""
+    own = facts.get(event.key, {"new_place": None})
+    is_home = own["at_home"] if own.get("at_home") is not None else _is_at_home(event.reason)
+    return {**own, "at_home": is_home, "place": event.poi_id, "lat": event.lat, "lon": event.lon}
+
+
+def _key_before(connection: Connection, lead: Any) -> int | None:
+    """The event right before it of the same agent."""
     e = r.events.c
-    moment = round(datetime.fromisoformat(lead["started_at"]).timestamp() * 1e6)
-    query = select(e.key).where(e.agent == lead["agent_id"], e.started_at < moment)
-    key = connection.execute(query.order_by(e.started_at.desc(), e.key.desc()).limit(1)).scalar() if stays else None
-    return next((stay for stay in stays if stay.key == key), None)
+    query = select(e.key).where(e.agent == lead.agent, e.started_at < lead.started_at)
+    return connection.execute(query.order_by(e.started_at.desc(), e.key.desc()).limit(1)).scalar()
 
 
 def _summary(event: Any) -> dict[str, Any]:
@@ -73,14 +81,13 @@ def _summary(event: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _others(connection: Connection, leads: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
-    """Scored events with a place and a kind of place that echo these, by agent and incident."""
+def _read_members(connection: Connection, leads: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
+    """Scored events of the incidents that these lead, by agent and incident."""
     e = r.events.c
     by_incident: dict[tuple[str, str], list[Any]] = {}
-    is_told = (e.echo.is_(True), e.score.is_not(None), e.lat.is_not(None), e.category.is_not(None))
     for part in chunks(leads):
         agents, incidents = ({lead[name] for lead in part} for name in ("agent_id", "incident_id"))
-        query = select(r.events).where(e.agent.in_(agents), e.incident.in_(incidents), *is_told)
+        query = select(r.events).where(e.agent.in_(agents), e.incident.in_(incidents), e.score.is_not(None))
         for row in connection.execute(query):
             by_incident.setdefault((row.agent, row.incident), []).append(row)
     return by_incident

@@ -18,7 +18,7 @@ _BEHIND: dict[str, tuple[str, str, Callable[[float], Any]]] = {
     "new_place": ("recurrence", "expected", lambda before: before == 0),
 }
 #: Columns with these facts, where details of an event are kept.
-FACTS = tuple(_BEHIND)
+FACTS = (*_BEHIND, "at_home")
 #: The question about an event as a whole: how far the nearest known ones are.
 WHOLE_EVENT = "knn"
 
@@ -27,7 +27,7 @@ def pack_evidence(evidence: Sequence[Mapping[str, Any]], columns: Mapping[str, A
     """For a detail: question → surprise and share, the largest share first, and the facts that are known, from the
     `columns` that measured them or else from the answers."""
     answers = {one["name"]: one for one in evidence}
-    facts = {}
+    facts = {"at_home": columns.get("at_home")}
     for name, (question, what, read) in _BEHIND.items():
         value = answers.get(question, {}).get(what)
         facts[name] = columns[name] if columns.get(name) is not None else None if value is None else read(value)

@@ -11,7 +11,7 @@ that live scoring knows which p-value gives as many alerts a day as are asked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.geo import haversine_km
 from ustad.schema import EventSchema
 from ustad.tables import agent_codes
 from ustad.ties import raised
@@ -32,6 +33,8 @@ REPEAT_WITHIN = 7 * 24 * _MICROSECONDS_PER_HOUR
 #: … at the same place, this near to the same hour of the day.
 SAME_HOUR = 2 * _MICROSECONDS_PER_HOUR
 _DAY = 24 * _MICROSECONDS_PER_HOUR
+#: As near as this is the same place, where places have no names.
+SAME_PLACE_KM = 0.15
 #: Incidents of an entity that are remembered, the latest ones.
 MOST_INCIDENTS = 32
 #: p-values that are counted, the largest first.
@@ -224,24 +227,42 @@ def rows_with_reason(incident_id: np.ndarray, order: np.ndarray, alert: np.ndarr
     return np.union1d(rows, before[before >= 0])
 
 
+def is_way_back(lead: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether the event that leads an incident is only the way back from the one right before it, which then explains
+    the incident: it is at an own place and came from a new one, or came home. Of both: `new_place`, `at_home`, `place`,
+    and `lat` and `lon` where they are known."""
+    if lead["new_place"] or not (lead["at_home"] or before["new_place"]):
+        return False
+    if lead["place"] is not None and before["place"] is not None:
+        return bool(lead["place"] != before["place"])
+    ends = [one.get(name) for one in (lead, before) for name in ("lat", "lon")]
+    return None in ends or bool(haversine_km(*ends) > SAME_PLACE_KM)
+
+
 def explaining_rows(
     event_scores: pa.Table, schema: EventSchema, leading: np.ndarray, measurements: pa.Table
 ) -> np.ndarray:
-    """The event that each incident is about: the one right before the most unusual one, where that is only the way
-    back. So it is where the leader is at an own place and came from a new one, or came home. int64 [K]."""
+    """The event that each incident is about: the most unusual one, or the one before that is only the way back from.
+    int64 [K]."""
     if schema.end is None or not {"new_place", "at_home"} <= set(measurements.column_names) or not len(leading):
         return leading
     incident_id = event_scores["incident_id"].to_numpy(zero_copy_only=False)
     before = rows_before(incident_id, order_by_time(event_scores, schema), leading)
-    is_new, is_home = (
-        measurements[name].to_numpy(zero_copy_only=False).astype(bool) for name in ("new_place", "at_home")
-    )
-    places = _places(event_scores, schema, np.stack([leading, np.maximum(before, 0)]).ravel())
-    elsewhere = np.array(
-        [a is None or a != b for a, b in zip(places[: len(leading)], places[len(leading) :], strict=True)]
-    )
-    is_return = (before >= 0) & elsewhere & ~is_new[leading] & (is_home[leading] | is_new[before])
-    return np.where(is_return, before, leading)
+    place = next((f.source for f in schema.features if f.kind == "place"), ())
+    position = [pair for pair in zip(("lat", "lon"), place, strict=False) if pair[1] in event_scores.column_names]
+
+    def read_facts(rows: np.ndarray) -> list[dict[str, Any]]:
+        columns = {"place": _places(event_scores, schema, rows)}
+        columns |= {name: measurements[name].take(pa.array(rows)).to_pylist() for name in ("new_place", "at_home")}
+        columns |= {n: event_scores[c].take(pa.array(rows)).to_pylist() for n, c in position}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    at = np.flatnonzero(before >= 0)
+    pairs = zip(at, read_facts(leading[at]), read_facts(before[at]), strict=True)
+    ways_back = [i for i, lead, one_before in pairs if is_way_back(lead, one_before)]
+    explaining = leading.copy()
+    explaining[ways_back] = before[ways_back]
+    return explaining
 
 
 def incident_table(event_scores: pa.Table, schema: EventSchema, measurements: pa.Table) -> pa.Table:
