@@ -65,9 +65,16 @@ def p_values(name: str) -> str:
         weeks = "" if kind["days"] is None else f", {kind['days'] // 7} weeks"
         phone = "" if kind["phone"] == "true stays" else f", from a {kind['phone']}"
         multiples = (" / ".join(f"{x:.2f}" for x in kind["multiples"][what]) for what in CALIBRATED)
-        five = ("{:.1f} ({:.1f} … {:.1f})".format(*kind["five"][what]) for what in FIVE)
-        rows.append((f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}{phone}", *multiples, *five))
+        more = f"{weeks}{phone}{', holidays told' if kind['told'] else ''}"
+        more += f", `{kind['by']}`" if kind["by"] != "quick" else ""
+        five = (_five(kind["five"][what]) for what in FIVE)
+        rows.append((f"{kind['towns']} × {kind['preset']}, {kind['people']} people{more}", *multiples, *five))
     return table(("towns", *CALIBRATED, *(f"five {what}" for what in FIVE)), rows)
+
+
+def _five(figures: list[float]) -> str:
+    mean, least, most, within, perfect, error = figures
+    return f"{mean:.1f} ± {error:.1f} ({least:.1f} … {most:.1f}); {within:.0%} of {perfect:.0%}"
 
 
 def goals(*names: str) -> str:

@@ -180,6 +180,11 @@ class HistorySource(Source):
         tell."""
         return None
 
+    def share_remaining(self, week: Any) -> float:
+        """Of what was as unusual in the calibrating `week` (a case), the share that still is beside the whole
+        histories, which are longer than those that the week was compared with."""
+        return 1.0
+
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         """The kind of each entity's nearest own place within the radius, None where none is known."""
         return [None] * stays.num_rows

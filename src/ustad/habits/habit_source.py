@@ -22,6 +22,7 @@ from ustad.evidence_source import Answers, Arrays, HistorySource, OneAnswer
 from ustad.files import read_table, write_table
 from ustad.habits.absence_table import absence_column, tell_absences
 from ustad.habits.absences import LEAST_SCALE, judge_visits, may_close
+from ustad.habits.exploring import share_remaining
 from ustad.habits.habit_model import HabitFacts, HabitModel
 from ustad.habits.habit_words import ToldEvent, plain_words, sentences
 from ustad.habits.history import Habits
@@ -127,6 +128,11 @@ class HabitSource(HabitModel, HistorySource):
         words = pa.array(answers.facts.change_words, pa.string())
         absences = absence_column(self, answers.facts, surprises.get(ABSENCES), event_scores)
         return {"changed_since": days.cast(pa.date32()), "change": words, **absences}
+
+    def share_remaining(self, week: Case) -> float:
+        first, last = week.count_days
+        before = week.history.trained_habits.days
+        return share_remaining(before, last - first + 1, self.habits.days, self.absorb_after)
 
     def name_places(self, stays: pa.Table, radius_m: float) -> list[str | None]:
         names = np.full(stays.num_rows, None, dtype=object)

@@ -139,7 +139,7 @@ def judge_one(looks: Looks, about: Mapping[str, str], replies: Replies) -> OneJu
         total = sum(weight * surprise[name] for name, weight in own.items() if name in surprise)
         heights[look] = _minus_log10_p(looks.looks[look], float(total))
     shares = _shares(looks, heights, surprise)
-    score = _minus_log10_p(looks.events, max(heights.values()))
+    score = looks.weigh_highest(max(heights.values()))
     return OneJudgement(surprise, shares, score, _find_kind(looks, about, shares, replies))
 
 

@@ -116,6 +116,7 @@ class AddingJudge:
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
         beside = _fit_beside((history, *others), answers)
         together = PairTails.of_week(week.table, history.schema, history.find_new(answers[0]))
+        looks = replace(looks, remaining=history.share_remaining(week))
         return cls(history, others, looks, agents, tuple(counts), beside, together)
 
     @property
@@ -313,7 +314,7 @@ class AddingJudge:
         tensors, facts = content
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
         weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
-        looks = Looks.from_tensors(tensors, facts["terms"], weights)
+        looks = Looks.from_tensors(tensors, facts, weights)
         names = [name for source in (history, *others) for name in source.beside if f"final.{name}.values" in tensors]
         beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
         together = PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None

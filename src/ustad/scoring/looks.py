@@ -10,6 +10,7 @@ looks that were fitted on the other four.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,7 @@ class Looks(LookTails):
     events: Distribution  # of the highest look of normal events
     weights: Weights
     doubt: Distribution | None = None  # of the epistemic uncertainty, where a source says it
+    remaining: float = 1.0  # of what was as unusual in the week, the share that still is beside longer histories
 
     @classmethod
     def of_week(
@@ -100,7 +102,17 @@ class Looks(LookTails):
         """-log10 p of every answer and of every look, and the score: float64 [N] each."""
         surprise = surprise_of(self.tails, raw)
         looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, own)) for n, own in self.weights.items()}
-        return surprise, looks, minus_log10_p(self.events, np.max(list(looks.values()), axis=0))
+        score = minus_log10_p(self.events, np.max(list(looks.values()), axis=0))
+        return surprise, looks, score - np.log10(self._raise_odds(np.power(10.0, -score)))
+
+    def weigh_highest(self, look: float) -> float:
+        """The score of one event by its most unusual look, in plain numbers."""
+        score = -self.events.log10_tail_of(look)
+        return score - math.log10(self._raise_odds(10.0**-score)) if score == score else 0.0
+
+    def _raise_odds(self, p_value: Any) -> Any:
+        """By how much a p-value of the week is too large: its odds by `remaining`, so that 1 stays 1."""
+        return self.remaining / (1.0 - (1.0 - self.remaining) * p_value)
 
     def share(self, looks: Terms, surprise: Terms) -> dict[str, np.ndarray]:
         """Each question's share of the most unusual look, 0 for questions outside it: float64 [N], adding up to 1 (to
@@ -121,17 +133,19 @@ class Looks(LookTails):
         return {key: values for name, one in distributions.items() for key, values in one.to_tensors(name).items()}
 
     def facts(self) -> dict[str, Any]:
-        return {"terms": list(self._terms()), "weights": self.weights}
+        return {"terms": list(self._terms()), "weights": self.weights, "remaining": self.remaining}
 
     def _terms(self) -> dict[str, Distribution]:
         return self.tails | ({_DOUBT: self.doubt} if self.doubt is not None else {})
 
     @classmethod
-    def from_tensors(cls, tensors: Terms, terms: Iterable[str], weights: Weights) -> Looks:
-        tails = {name: Distribution.from_tensors(tensors, f"term.{name}") for name in terms}
+    def from_tensors(cls, tensors: Terms, facts: Mapping[str, Any], weights: Weights) -> Looks:
+        """From what was stored; models of before know nothing of histories that are longer."""
+        tails = {name: Distribution.from_tensors(tensors, f"term.{name}") for name in facts["terms"]}
         doubt = tails.pop(_DOUBT, None)
         looks = {name: Distribution.from_tensors(tensors, f"look.{name}") for name in weights}
-        return cls(tails, looks, Distribution.from_tensors(tensors, "final.none"), weights, doubt)
+        events = Distribution.from_tensors(tensors, "final.none")
+        return cls(tails, looks, events, weights, doubt, facts.get("remaining", 1.0))
 
 
 def unit_weights(looks: Iterable[Mapping[str, tuple[str, ...]]]) -> Weights:
