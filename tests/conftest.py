@@ -78,9 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: garbage is looked for among what comes after it."""
+    """What was imported and collected stays to the end: garbage is looked for among what comes after it, and seldom."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # full searches took a seventh of the processor time
 
 
 @pytest.hookimpl(tryfirst=True)

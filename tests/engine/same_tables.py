@@ -16,6 +16,7 @@ from ustad.engine.jobs import Job, Task
 TOLERANCE = 1e-5
 #: Of an angle in minutes of a day: one unit in the last place is 5 · 10⁻⁵ of them.
 MINUTES = 2e-4
+OF_THE_DAY = ("error_start", "expected_start", "low_start", "high_start")
 #: Of the coordinates of stays, in degrees: nobody computes with them in float32.
 DEGREES = 1e-9
 
@@ -59,7 +60,7 @@ def _assert_same_evidence(mine: list[Any], theirs: list[Any], tolerance: float) 
 def _tolerance(name: str, tolerance: float) -> float:
     if name in ("lat", "lon"):
         return DEGREES
-    return max(tolerance, MINUTES) if name in ("error_start", "expected_start") else tolerance
+    return max(tolerance, MINUTES) if name in OF_THE_DAY else tolerance
 
 
 class Deadly:

@@ -117,7 +117,7 @@ def _live_all(
     group, away = np.empty(1, np.uint64), np.empty(len(customs.weekdays), np.bool_)
     habits = Habits(np.empty(N_TRAITS), np.empty((MEMORY, 3)), np.empty((ROUTINES, 4)), np.zeros(2, np.int64))
     state, plan = np.empty(1, np.uint64), np.empty((MAX_INTENTS, 4))
-    at = absences_at = np.int64(0)  # typed: with the number 0 as it is, a second version would be compiled
+    at = absences_at = int(np.int64(0))  # typed: with the number 0 as it is, a second version would be compiled
     for a in range(len(role)):
         state[0], group[0] = agent_key[a], household_key[a]
         school = school_of(world, home[a], group)

@@ -127,7 +127,7 @@ def switch_off(state: np.ndarray, days: int, agent: int, off: np.ndarray, at: in
 def _record_all(
     fix_keys: np.ndarray, off_keys: np.ndarray, first: int, track: Track, interval: float, days: int, tape: Tape
 ) -> None:
-    state, at = np.empty(1, np.uint64), np.int64(0)  # typed, or all would be compiled for 0 too
+    state, at = np.empty(1, np.uint64), int(np.int64(0))  # typed, or all would be compiled for 0 too
     for a in range(len(fix_keys)):
         state[0] = off_keys[a]
         off_first = tape.n_off[0]

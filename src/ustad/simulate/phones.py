@@ -129,7 +129,7 @@ def _record_all(
     streams: np.ndarray, antennas: Antennas, profile: int, number: np.ndarray, track: Track, days: int,
     dead: np.ndarray, tape: Tape,
 ) -> None:  # fmt: skip
-    state, at = np.empty(1, np.uint64), np.int64(0)  # typed, or all would be compiled for 0 too
+    state, at = np.empty(1, np.uint64), int(np.int64(0))  # typed, or all would be compiled for 0 too
     for a in range(len(number)):
         state[0] = streams[0, a]
         off_first = tape.n_off[0]
