@@ -30,9 +30,10 @@ from ustad.config import Config
 from ustad.dataset import load_directory
 from ustad.detector import Detector
 from ustad.distribution import Distribution, Ranks, log10_any
+from ustad.lab.evaluation.ablated_scores import combine
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.alerts import drift
-from ustad.scoring.calibration import Parts, apply_tails, combine, entity_maxima, highest
+from ustad.scoring.calibration import Parts, apply_tails, entity_maxima, highest
 from ustad.scoring.rejection import parts_of_table
 from ustad.simulate import simulate
 
@@ -60,9 +61,7 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
     }
     scores = ways(parts, judge.calibration.parts)
     result |= {way: figures(truth, scores[way], codes) for way in WAYS}
-    log10_p = {
-        "batch": judge.stand([Ranks.of(c) for c in parts.columns("loss_knn").T]).tail.log10_tail(scores["batch"])
-    }
+    log10_p = {"batch": judge.stand([Ranks.of(c) for c in parts.columns.T]).tail.log10_tail(scores["batch"])}
     log10_p["calibrated"] = judge.calibration.log10_p(scores["calibrated"])
     for way, values in log10_p.items():
         own = -log10_any(-entity_maxima(-values, codes)[0], counts)
@@ -75,7 +74,7 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
 
 def ways(parts: Parts, reference: Parts) -> dict[str, np.ndarray]:
     """Event scores by what they are compared with (the batch, the reference) and how (ranks, a fitted tail)."""
-    columns, normal = parts.columns("loss_knn"), reference.columns("loss_knn")
+    columns, normal = parts.columns, reference.columns
     return {
         "batch": combine(parts),
         "batch, tail fitted": highest(apply_tails([Distribution.fit(c) for c in columns.T], columns)),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ustad.agent_order import order_note
-from ustad.cli.hide import hide_explained
+from ustad.cli.after_scores import hide_explained
 from ustad.files import write_json, write_table
 from ustad.schema import mobility_schema
 from ustad.scores import Scores

@@ -185,19 +185,19 @@ def test_a_history_that_moves_on_is_asked_about_the_visit_before_as_about_the_vi
     """Nine weeks after the history: of each event the visit before, by the history that the event is compared with."""
     life = with_gaps(make_routine(seed=5, agents=3, days=91), seed=1)
     model = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA).history
-    case = model.open_case(between(life, 28, 91))
-    assert case.history.moves
-    comparison, _ = model.compare_case(case)
-    visits, told = case.visits, 0
-    ends = {habits.last_day: habits for habits in case.history}
+    inquiry = model.open_inquiry(between(life, 28, 91))
+    assert inquiry.history.moves
+    comparison, _ = model.compare_inquiry(inquiry)
+    visits, told = inquiry.visits, 0
+    ends = {habits.last_day: habits for habits in inquiry.history}
     row_of = {int(row): i for i, row in enumerate(visits.row)}
-    for row in range(case.table.num_rows):
+    for row in range(inquiry.table.num_rows):
         i = row_of[row]
         found = comparison.terms["left_before"][row]
         if i == 0 or visits.entity[i - 1] != visits.entity[i] or visits.late[i - 1] > 30 or visits.early[i] > 30:
             assert math.isnan(found)
             continue
-        habits, one = ends[int(case.history.end[i])], visits.take(np.array([i - 1]))
+        habits, one = ends[int(inquiry.history.end[i])], visits.take(np.array([i - 1]))
         place = habits.locate(one)[0]
         assert found == pytest.approx(float(ask_ends(habits, model.population, one, place)[0]), nan_ok=True)
         told += math.isfinite(found)

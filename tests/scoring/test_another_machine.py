@@ -100,10 +100,10 @@ def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
         calibration = Calibration.fit(reference, entity, 7)
         scores = -np.log10(1 / (1 + np.arange(300) % 40))
         log10_p = calibration.log10_p(scores)
-        ranks = [Ranks.of(column) for column in events.columns("loss_knn").T]
+        ranks = [Ranks.of(column) for column in events.columns.T]
         in_batch = PaperJudge(None, calibration).stand(ranks).tail.log10_tail(scores)
         agents = calibration.agent_log10_p(log10_p[:37], 14.0)
-        return [log10_p, in_batch, agents, apply_tails(calibration.tails, events.columns("loss_knn"))], scores
+        return [log10_p, in_batch, agents, apply_tails(calibration.tails, events.columns)], scores
 
     right, scores = judged()
     echo = np.arange(300) % 7 == 3

@@ -11,13 +11,11 @@ from scipy import stats
 
 from ustad.distribution import Distribution, Ranks, log10_any
 from ustad.evidence_source import Answers
+from ustad.lab.evaluation.ablated_scores import ABLATIONS, combine, log10_tails, pick_columns
 from ustad.scoring.calibration import (
-    ABLATIONS,
     Calibration,
     Parts,
-    combine,
     entity_maxima,
-    log10_tails,
     spread_of,
 )
 from ustad.scoring.paper_judge import Judgement, PaperJudge
@@ -153,9 +151,9 @@ def test_one_reference_person_is_enough_to_give_p_values() -> None:
 def test_batch_p_values_are_uniform_on_held_back_normal_data() -> None:
     calibration = Calibration.fit(make_parts(20_000, 6), np.arange(20_000) // 20, 7)
     held_back = make_parts(20_000, 7)
-    ranks = [Ranks.of(column) for column in held_back.columns("loss_knn").T]
+    ranks = [Ranks.of(column) for column in held_back.columns.T]
     standing = PaperJudge(None, calibration).stand(ranks)
-    judgement = Judgement.of(Answers(dict(enumerate(held_back.columns("loss_knn").T))), standing)
+    judgement = Judgement.of(Answers(dict(enumerate(held_back.columns.T))), standing)
     np.testing.assert_allclose(judgement.score, combine(held_back))
     assert stats.kstest(10**judgement.log10_p, "uniform").statistic < 0.02
     assert stats.kstest(10**standing.normal, "uniform").statistic < 0.02
@@ -250,7 +248,7 @@ def test_of_agents_with_more_events_than_are_kept_one_stays(monkeypatch: pytest.
 
 def test_reference_scores_are_by_the_other_people_and_of_one_person_by_its_own_events() -> None:
     parts = make_parts(60, 19, missing=0)
-    columns = parts.columns("loss_knn")
+    columns = parts.columns
     alone = Calibration.fit(parts, np.zeros(60, int), 7)
     np.testing.assert_allclose(alone.scores, combine(parts, reference=parts))
     half = np.arange(60) < 30
@@ -281,8 +279,8 @@ def test_many_reference_values_are_kept_as_quantiles_at_once(monkeypatch: pytest
 # ------------------------------------------------------------------------------------- by hand, on few numbers
 def test_the_columns_of_an_ablation_are_the_sums_it_names() -> None:
     parts = make_parts(20, seed=1)
-    np.testing.assert_allclose(parts.columns("pe_au_eu"), parts.error + parts.au + parts.eu)
-    np.testing.assert_allclose(parts.columns("eu"), parts.eu)
+    np.testing.assert_allclose(pick_columns(parts, "pe_au_eu"), parts.error + parts.au + parts.eu)
+    np.testing.assert_allclose(pick_columns(parts, "eu"), parts.eu)
 
 
 def test_a_spread_is_the_root_of_both_uncertainties_and_one_without_them() -> None:

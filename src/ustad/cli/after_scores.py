@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ustad.cli.alert_files import add_to_run, rewrite_alerts
+
 if TYPE_CHECKING:
     from ustad.cli.withhold import Rejection
 
@@ -62,7 +64,6 @@ class AfterScores:
     ) -> dict[str, Any]:  # fmt: skip
         """What the run says from then on; `data` has the events of all days."""
         from ustad.cli.group_people import delete_earlier, note_company, note_groups
-        from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.cli.withhold import reject_unsure
 
@@ -76,3 +77,24 @@ class AfterScores:
         groups, company = across.people() if across is not None else (None, None)
         counts = note_company(place, data, company) if data is not None else {}
         return {**run, **note_groups(place, schema, model, groups), **counts}
+
+
+def hide_explained(place: Path, rules: list[Any], schema: Any) -> dict[str, Any]:
+    """Take alerts that rules explain off the list, part by part; returns what `run.json` says from now on. Scores,
+    p-values and reasons stay; a column of the score table names the rule."""
+    from ustad.triage.hiding import COLUMN, hide_alerts
+
+    names: list[str] = []
+
+    def hide(_: int, table: Any) -> Any:
+        table = hide_alerts(table, rules, schema)
+        names.extend(table[COLUMN].drop_null().to_pylist())
+        return table
+
+    alerts = rewrite_alerts(place, schema, hide)
+    warnings = []
+    if names:
+        one = f"{len(names):,} alert{'s are' if len(names) > 1 else ' is'} hidden by rules"
+        warnings = [f"{one}; the column {COLUMN} of the score table names them"]
+    hidden = {rule.name: names.count(rule.name) for rule in rules}
+    return add_to_run(place, warnings, alerts, hidden=hidden)

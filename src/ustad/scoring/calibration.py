@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ustad.distribution import FOLDS, MOST_VALUES, Distribution, Ranks, Tail, log10_any, spread_of
+from ustad.distribution import FOLDS, MOST_VALUES, Distribution, Tail, log10_any, spread_of
 
-Ablation = Literal["loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu"]
-ABLATIONS: tuple[Ablation, ...] = ("loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu")
 _MATRICES = ("error", "loss", "au", "eu")
 
 
@@ -44,36 +42,10 @@ class Parts:
     def take(self, rows: np.ndarray) -> Parts:
         return Parts(self.names, *(getattr(self, m)[rows] for m in (*_MATRICES, "knn")))
 
-    def columns(self, how: Ablation) -> np.ndarray:
-        """The columns whose highest percentile is the score, most unusual largest: [n, columns]."""
-        knn = self.knn[:, None]
-        return {
-            "loss_knn": lambda: np.concatenate([self.loss, knn], axis=1),
-            "loss": lambda: self.loss,
-            "knn": lambda: knn,
-            "pe": lambda: self.error,
-            "eu": lambda: self.eu,
-            "pe_au_eu": lambda: self.error + self.au + self.eu,
-        }[how]()
-
-
-def combine(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
-    """The event score: −log₁₀ of the smallest tail share among its columns: float64 [n], never NaN.
-
-    It rises with the paper's AS(e) = max of percentiles (AS = 1 − 10^−score) and does not saturate. Tail shares are
-    ranks within `parts` (the paper) or against a reference (calibrated). Missing columns are left out.
-    """
-    return highest(log10_tails(parts, how, reference))
-
-
-def log10_tails(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
-    columns = parts.columns(how)
-    against = [Ranks.of(c) if reference is None else None for c in columns.T]
-    tails: list[Tail] = [
-        rank if rank is not None else Distribution.fit(c)
-        for rank, c in zip(against, (reference or parts).columns(how).T, strict=True)
-    ]
-    return apply_tails(tails, columns)
+    @property
+    def columns(self) -> np.ndarray:
+        """The columns whose highest percentile is the score, most unusual largest: [n, K + 1]."""
+        return np.concatenate([self.loss, self.knn[:, None]], axis=1)
 
 
 def apply_tails(tails: list[Tail], columns: np.ndarray) -> np.ndarray:
@@ -110,7 +82,7 @@ class Calibration:
     @cached_property
     def tails(self) -> list[Tail]:
         """One distribution per column of the paper's score: the losses of the terms, then the distance."""
-        return [Distribution.fit(c) for c in self.parts.columns("loss_knn").T]
+        return [Distribution.fit(c) for c in self.parts.columns.T]
 
     @cached_property
     def scores(self) -> np.ndarray:
@@ -119,7 +91,7 @@ class Calibration:
         Among the distributions that it is part of itself, an event looks less unusual than the same event of a new
         person would, and the more so the fewer people there are: p-values came out too small.
         """
-        columns = self.parts.columns("loss_knn")
+        columns = self.parts.columns
         people, person = np.unique(self.entity, return_inverse=True)
         group = person % FOLDS
         scores = np.zeros(len(columns))

@@ -235,7 +235,7 @@ def is_way_back(lead: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
         return False
     if lead["place"] is not None and before["place"] is not None:
         return bool(lead["place"] != before["place"])
-    ends = [one.get(name) for one in (lead, before) for name in ("lat", "lon")]
+    ends: list[Any] = [one.get(name) for one in (lead, before) for name in ("lat", "lon")]
     return None in ends or bool(haversine_km(*ends) > SAME_PLACE_KM)
 
 

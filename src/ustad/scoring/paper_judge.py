@@ -117,7 +117,7 @@ class PaperJudge(Generic[Network]):
         calibration = self.calibration
         if ranks is None:
             return Standing(calibration.tails, calibration.score_tail, calibration.normal)
-        normal = highest(apply_tails(list(ranks), calibration.parts.columns("loss_knn")))
+        normal = highest(apply_tails(list(ranks), calibration.parts.columns))
         tail = Distribution.fit(normal)
         return Standing(list(ranks), tail, tail.log10_tail(normal))
 

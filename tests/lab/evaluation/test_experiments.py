@@ -17,6 +17,7 @@ from ustad.detector import Detector
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation import experiments, fitted_models, runner
 from ustad.lab.evaluation import page as page_module
+from ustad.lab.evaluation.ablated_scores import combine
 from ustad.lab.evaluation.cells import _wide, figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.figures import plan_figures
@@ -28,7 +29,6 @@ from ustad.lab.evaluation.result_tables import format_mean
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source, parse_source
 from ustad.scores import Scores
-from ustad.scoring.calibration import combine
 from ustad.tables import DataError
 
 REPOSITORY = Path(__file__).parents[3]

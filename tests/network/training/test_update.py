@@ -17,9 +17,8 @@ from ustad.config import Config, TrainingConfig
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop, update
-from ustad.network.training.compiling import CompiledBlocks
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
-from ustad.network.training.masked_task import fit
+from ustad.network.training.masked_task import CompiledBlocks, fit
 from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate
 
 World = tuple[EventTensors, Windows, Queries]

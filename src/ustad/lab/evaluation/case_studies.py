@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.lab.baselines.deep import percentiles
+from ustad.lab.evaluation.ablated_scores import combine
 from ustad.lab.evaluation.fitted_models import USTAD, WHOLE_PRESETS, FittedModels, Measurement
-from ustad.scoring.calibration import combine
 
 CASES_OF_A_KIND = 2
 #: People whose first event is counted as true or false.

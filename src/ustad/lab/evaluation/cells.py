@@ -18,6 +18,7 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
+from ustad.lab.evaluation.ablated_scores import ABLATIONS, Ablation, combine
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate, incident_scores
 from ustad.lab.evaluation.fitted_models import (
@@ -34,7 +35,7 @@ from ustad.lab.prediction import prediction_metrics
 from ustad.lab.red_team import inject
 from ustad.lab.red_team.injections import KINDS
 from ustad.scores import Scores
-from ustad.scoring.calibration import ABLATIONS, Ablation, Parts, combine
+from ustad.scoring.calibration import Parts
 from ustad.scoring.rejection import rejection_curve, uncertainty
 
 Options = dict[str, Any]

@@ -7,6 +7,7 @@ seed, the epoch and the step alone.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -31,7 +32,6 @@ from ustad.network.training.optimise import (
     use_graphs,
 )
 from ustad.network.training.process_group import ProcessGroup
-from ustad.network.training.run_log import RunLog
 from ustad.network.training.task import Task, Validation
 from ustad.network.training.update import GraphRecorder, ReplayedUpdate, Update
 from ustad.progress import Advance, roughly, track
@@ -309,3 +309,23 @@ class _Run:
             stopped=self.stopped or "epochs",
             validation=self.task.validate(every=True),
         )
+
+
+class RunLog:
+    """Writes `log.jsonl` into a directory; without a directory it writes nothing."""
+
+    def __init__(self, directory: Path | None, history: list[dict[str, Any]]) -> None:
+        self.path = directory / "log.jsonl" if directory is not None else None
+        if self.path is not None:
+            # A resumed run repeats what its checkpoint remembers, so that no epoch stands in the log twice.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text("".join(_log_line(entry) for entry in history))
+
+    def write(self, entry: dict[str, Any]) -> None:
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(_log_line(entry))
+
+
+def _log_line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, sort_keys=True) + "\n"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ustad.config import Config
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network.training.compiling import CompiledBlocks
 from ustad.network.training.loop import CHECKPOINT, FitResult, train
 from ustad.network.training.masked_step import Stepper, capacity
 from ustad.network.training.task import Validation
@@ -73,3 +76,27 @@ def fit(
     """Train a dual Transformer until validation stops improving; it keeps its best weights. See `loop.train`."""
     task = MaskedTask(network.to(torch.device(device)), tensors, *validation, config)
     return train(task, windows, config, directory, resume=resume)
+
+
+class CompiledBlocks(AbstractContextManager[None]):
+    """While entered, the blocks of a network run compiled; outside (validation, scoring) they are as they were.
+
+    A compiled block serves every block of its level and every window length, so compiling takes less than a minute
+    once, not for each shape of a whole step."""
+
+    def __init__(self, network: DualTransformer, backend: str | Callable[..., Any] = "inductor") -> None:
+        parts = [(block, "forward") for block in (*network.feature_blocks[:-1], *network.event_blocks[:-1])]
+        parts += [(network.feature_blocks[-1], "total"), (network.event_blocks[-1], "where")]
+        self.methods: list[tuple[nn.Module, str, Callable[..., torch.Tensor]]] = [
+            (block, name, torch.compile(getattr(block, name), dynamic=True, backend=backend)) for block, name in parts
+        ]
+
+    def __enter__(self) -> None:
+        for block, name, method in self.methods:
+            block.__dict__[name] = method
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for block, name, _ in self.methods:
+            del block.__dict__[name]
