@@ -12,7 +12,7 @@ from whole_scores import with_history
 
 from ustad.events.visits import read_visits
 from ustad.habits.history import Habits
-from ustad.habits.questions import visit_ends
+from ustad.habits.leaving import visit_ends
 from ustad.habits.side_by_side import side_by_side
 from ustad.live.habit_live import HabitLive
 from ustad.tables import DataError
