@@ -129,7 +129,7 @@ class HabitSource(HabitModel, HistorySource):
         absences = absence_column(self, answers.facts, surprises.get(ABSENCES), event_scores)
         return {"changed_since": days.cast(pa.date32()), "change": words, **absences}
 
-    def share_remaining(self, week: Case) -> float:
+    def share_remaining(self, week: HistoryInquiry) -> float:
         first, last = week.count_days
         before = week.history.trained_habits.days
         return share_remaining(before, last - first + 1, self.habits.days, self.absorb_after)
