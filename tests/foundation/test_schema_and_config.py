@@ -84,7 +84,6 @@ def test_the_paper_preset_is_the_paper():
     config = Config.preset("paper")
     assert (config.scoring.samples, config.model.dropout, config.scoring.neighbours) == (50, 0.05, 150)
     assert (config.window.length, config.window.mode, config.scoring.percentiles) == (3, "day", "batch")
-    assert config.scoring.agent_score == "max"
     assert (config.training.batch_size, config.training.learning_rate, config.training.weight_decay) == (
         128,
         1e-3,

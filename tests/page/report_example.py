@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
 from ustad.dataset import Dataset
-from ustad.page.source import RunTables
+from ustad.page.run_tables import RunTables
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.evidence import evidence_column
 from ustad.tables import PATH_POINT, TIMESTAMP

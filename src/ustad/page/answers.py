@@ -24,8 +24,8 @@ from ustad.page.facts import run_facts
 from ustad.page.ground import Ground, box_around
 from ustad.page.queries import Filter
 from ustad.page.run_scores import RunScores, agents_by_events, agents_by_score, read_run_scores
+from ustad.page.run_tables import RunTables, rows_of
 from ustad.page.runs import add_absences, add_movements, add_table, set_agents, without_scored
-from ustad.page.source import RunTables, rows_of
 from ustad.page.store import Store
 from ustad.page.translate import Layout, keys_of
 from ustad.schema import EventSchema

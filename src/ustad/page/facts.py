@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from ustad.page.card_blocks import card_blocks
 from ustad.page.quality_rows import quality_rows
 from ustad.page.run_scores import RunScores, read_run_scores
+from ustad.page.run_tables import RunTables
 from ustad.page.score_columns import category_column
-from ustad.page.source import RunTables
 from ustad.page.uncertainty import calibration, scatter
 from ustad.schema import plural
 from ustad.scoring.alerts import LeastRate

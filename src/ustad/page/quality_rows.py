@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.page.run_tables import RunTables
 from ustad.page.score_columns import category_column, numbers
-from ustad.page.source import RunTables
 from ustad.schema import plural
 
 

@@ -21,7 +21,7 @@ from ustad.page.answers import FrozenRun, freeze
 from ustad.page.bundle import bundle
 from ustad.page.ground import Ground, streets_in_table
 from ustad.page.map_file import MapFile, is_extract, read_map_file
-from ustad.page.source import RunTables
+from ustad.page.run_tables import RunTables
 from ustad.schema import plural
 from ustad.tables import DataError
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import event_days
+from ustad.page.run_tables import RunTables
 from ustad.page.score_columns import numbers
-from ustad.page.source import RunTables
 from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes
 from ustad.ties import descending, lowered, tied_ranks

@@ -22,7 +22,7 @@ from ustad.page import records as r
 from ustad.page.event_writer import add_events
 from ustad.page.facts import run_facts
 from ustad.page.movements import absence_rows, gap_rows, trip_rows
-from ustad.page.source import RunTables
+from ustad.page.run_tables import RunTables
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.schema import EventSchema, mobility_schema

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.page.run_scores import RunScores
+from ustad.page.run_tables import RunTables
 from ustad.page.score_columns import numbers, round_values, texts
-from ustad.page.source import RunTables
 from ustad.scores import read_answers
 from ustad.ties import first_highest, lowered
 

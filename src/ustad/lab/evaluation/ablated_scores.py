@@ -24,8 +24,8 @@ def combine(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = 
 
 def log10_tails(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
     columns = pick_columns(parts, how)
-    known = columns if reference is None else pick_columns(reference, how)
-    tails: list[Tail] = [Ranks.of(c) if reference is None else Distribution.fit(c) for c in known.T]
+    normal = columns if reference is None else pick_columns(reference, how)
+    tails: list[Tail] = [Ranks.of(c) if reference is None else Distribution.fit(c) for c in normal.T]
     return apply_tails(tails, columns)
 
 
