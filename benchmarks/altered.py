@@ -4,7 +4,8 @@
 
 No label is learnt from. The last week before the test is altered in nine ways (`altered_days.py`), and boosted trees
 learn which stays were changed, from what habits answer about a stay and the one before it; a higher answer never
-lowers their log-odds. Live there is nothing else to go by; `both` sees the stay after it too. What the model says of
+lowers their log-odds. `both` sees the stay after it too, which live scores cannot; `facts` sees plain facts of both
+stays beside the answers (`altered_facts.py`), with any effect on the log-odds. What the model says of
 the real week calibrates it, of each fifth of the people by a model of the others. Then the towns' own red team is
 looked for, which the model has never seen: by the present rule, by the rule with the log-odds as one more look, and by
 the log-odds alone. Last, each way to alter is left out of the lessons and looked for in people who were not learnt
@@ -31,6 +32,7 @@ import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from altered_days import ALTERATIONS, alter
+from altered_facts import FACTS, plain_facts
 from marked_pages import table
 from measured import write_result
 from questions import SCHEMA, TOWNS, Town, label_every_stay, measure_scores
@@ -57,12 +59,23 @@ SETS = (
     "numosim-la-102",
 )  # fmt: skip
 QUESTIONS = tuple(name for name in TERMS if name != "silence")
-#: Which stays a model sees, by how far they are from the one that is judged.
-STAYS = {"before": (0, -1), "both": (0, -1, 1)}
-RULE, ADDED = "the present rule", "before: with the rule"
+RULE = "the present rule"
 LEVELS = ("events", "agents")
 #: To be built in, the log-odds must raise the AP of events and of people by at least this, as a mean over the sets.
 GAIN = 0.01
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a model sees: stays by how far they are from the one that is judged, and what of each."""
+
+    stays: tuple[int, ...]
+    names: tuple[str, ...] = QUESTIONS
+
+
+SIGHTS = {"before": Sight((0, -1)), "both": Sight((0, -1, 1)), "facts": Sight((0, -1), (*QUESTIONS, *FACTS))}
+#: What live scores can see: these may be built in, and one way to alter is left out of their lessons.
+LIVE = ("before", "facts")
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ class Lesson:
     """A week that was altered in one way: N stays by person and time."""
 
     kind: str
-    raw: Arrays  # question → answer [N]
+    raw: Arrays  # question or fact → value [N]
     entity: np.ndarray  # [N]
     group: np.ndarray  # [N] which fifth of the people each belongs to
     is_changed: np.ndarray  # bool [N]
@@ -83,22 +96,22 @@ class Lesson:
         return changed | beside | (np.arange(len(changed)) % 3 == 0)
 
 
-def look_around(raw: Arrays, entity: np.ndarray, stays: Iterable[int]) -> np.ndarray:
-    """Answers about each stay and its neighbours, NaN where there is none: float64 [N, questions · stays]."""
-    own, at, parts = np.stack([raw[name] for name in QUESTIONS], axis=1), np.arange(len(entity)), []
-    for far in stays:
+def look_around(raw: Arrays, entity: np.ndarray, sight: Sight) -> np.ndarray:
+    """What is seen of each stay and its neighbours, NaN where there is none: float64 [N, names · stays]."""
+    own, at, parts = np.stack([raw[name] for name in sight.names], axis=1), np.arange(len(entity)), []
+    for far in sight.stays:
         other = np.clip(at + far, 0, len(at) - 1)
         is_there = (at + far == other) & (entity[other] == entity)
         parts.append(np.where(is_there[:, None], own[other], np.nan))
     return np.concatenate(parts, axis=1)
 
 
-def learn(lessons: Iterable[Lesson], groups: Iterable[int], stays: tuple[int, ...]) -> HistGradientBoostingClassifier:
+def learn(lessons: Iterable[Lesson], groups: Iterable[int], sight: Sight) -> HistGradientBoostingClassifier:
     """Changed stays against all others of the same weeks, each half of the weight."""
     values, truth = [], []
     for lesson in lessons:
         chosen = np.isin(lesson.group, list(groups)) & lesson.is_learnt
-        values.append(look_around(lesson.raw, lesson.entity, stays)[chosen])
+        values.append(look_around(lesson.raw, lesson.entity, sight)[chosen])
         truth.append(lesson.is_changed[chosen])
     x, y = np.concatenate(values), np.concatenate(truth)
     model = HistGradientBoostingClassifier(
@@ -108,7 +121,7 @@ def learn(lessons: Iterable[Lesson], groups: Iterable[int], stays: tuple[int, ..
         min_samples_leaf=50,
         l2_regularization=5.0,
         early_stopping=False,
-        monotonic_cst=[1] * x.shape[1],
+        monotonic_cst=[int(name in QUESTIONS) for name in sight.names] * len(sight.stays),
         random_state=0,
     )
     return model.fit(x, y, sample_weight=np.where(y, 0.5 / y.mean(), 0.5 / (1 - y.mean())))
@@ -120,13 +133,14 @@ class Altered(Source):
 
     habits: HabitSource
     model: HistGradientBoostingClassifier
-    stays: tuple[int, ...]
+    sight: Sight
     name: ClassVar[str] = "altered"
     looks: ClassVar[dict[str, tuple[str, ...]]] = {"altered": ("altered",)}
 
     def answer(self, inquiry: HistoryInquiry) -> Answers:
         raw = by_visit(inquiry, self.habits.compare_inquiry(inquiry)[0].terms)
-        odds = self.model.decision_function(look_around(raw, inquiry.visits.entity, self.stays))
+        raw |= plain_facts(inquiry.history.trained_habits, inquiry.visits)
+        odds = self.model.decision_function(look_around(raw, inquiry.visits.entity, self.sight))
         return Answers({"altered": odds[inquiry.order]})
 
 
@@ -165,22 +179,24 @@ class Trial:
             visits = read_visits(events, SCHEMA, frame)
             terms = compare(known, people, self.habits.recurrence, visits, period=self.inquiry.test_days).terms
             group = (visits.entity_key % FOLDS).astype(np.int64)[visits.entity]
-            lessons.append(Lesson(kind, terms, visits.entity, group, is_changed[visits.row]))
+            raw = {**terms, **plain_facts(known, visits)}
+            lessons.append(Lesson(kind, raw, visits.entity, group, is_changed[visits.row]))
         return lessons
 
     def judge_rule(self) -> AddingJudge:
         return AddingJudge.fit((self.habits, ()), self.inquiry, [self.answers], self.calibrates)
 
-    def learn_altered(self, stays: tuple[int, ...]) -> tuple[Source, Answers]:
+    def learn_altered(self, sight: Sight) -> tuple[Source, Answers]:
         """The model, and what it says of the real week: of nobody whom it has learnt from."""
         visits = self.inquiry.visits
-        around = look_around(by_visit(self.inquiry, self.answers.raw), visits.entity, stays)
+        raw = by_visit(self.inquiry, self.answers.raw) | plain_facts(self.inquiry.history.trained_habits, visits)
+        around = look_around(raw, visits.entity, sight)
         group, odds = (visits.entity_key % FOLDS).astype(np.int64)[visits.entity], np.empty(len(visits))
         for i in range(FOLDS):
             if (group == i).any():
-                others = learn(self.lessons, set(range(FOLDS)) - {i}, stays)
+                others = learn(self.lessons, set(range(FOLDS)) - {i}, sight)
                 odds[group == i] = others.decision_function(around[group == i])
-        source = Altered(self.habits, learn(self.lessons, range(FOLDS), stays), stays)
+        source = Altered(self.habits, learn(self.lessons, range(FOLDS), sight), sight)
         return source, Answers({"altered": odds[self.inquiry.order]})
 
     def judge_altered(self, source: Source, answers: Answers, without: tuple[str, ...] = ()) -> AddingJudge:
@@ -200,14 +216,14 @@ class Trial:
         agents = pa.table({"agent_id": pa.array(judged.entity_ids.tolist()), "score": judged.agent_score})
         return measure_scores(self.data, test, agents, self.split.test_last - self.split.test_first + 1)
 
-    def leave_one_out(self, stays: tuple[int, ...]) -> dict[str, dict[str, float]]:
+    def leave_one_out(self, sight: Sight) -> dict[str, dict[str, float]]:
         """By way to alter: AUROC of its changed stays among the others, in a fifth of the people. By the rule, by the
         model that has learnt it from other people, and by one that has never seen it."""
         learnt, looks, figures = set(range(1, FOLDS)), self.judge_rule().looks, {}
-        whole = learn(self.lessons, learnt, stays)
+        whole = learn(self.lessons, learnt, sight)
         for lesson in self.lessons:
-            mine, around = lesson.group == 0, look_around(lesson.raw, lesson.entity, stays)
-            without = learn([one for one in self.lessons if one.kind != lesson.kind], learnt, stays)
+            mine, around = lesson.group == 0, look_around(lesson.raw, lesson.entity, sight)
+            without = learn([one for one in self.lessons if one.kind != lesson.kind], learnt, sight)
             truth = lesson.is_changed[mine]
             if truth.any() and not truth.all():
                 raw = {name: values[mine] for name, values in lesson.raw.items()}
@@ -223,15 +239,19 @@ def measure_town(town: Town, cache: Path) -> dict[str, Any]:
     label_every_stay()
     trial = Trial(town.open(cache))
     judges = {RULE: trial.judge_rule()}
-    for name, stays in STAYS.items():
-        source, answers = trial.learn_altered(stays)
-        judges[f"{name}: with the rule"] = trial.judge_altered(source, answers)
+    for name, sight in SIGHTS.items():
+        source, answers = trial.learn_altered(sight)
+        judges[with_rule(name)] = trial.judge_altered(source, answers)
         judges[f"{name}: alone"] = trial.judge_altered(source, answers, tuple(TERMS))
     figures = {name: trial.measure(judge) for name, judge in judges.items()}
     print(town.name, {name: one["events"] + one["agents"] for name, one in figures.items()}, flush=True)
-    left_out = trial.leave_one_out(STAYS["before"])
+    left_out = {name: trial.leave_one_out(SIGHTS[name]) for name in LIVE}
     print(town.name, left_out, flush=True)
     return {"set": town.name, "figures": figures, "left_out": left_out}
+
+
+def with_rule(name: str) -> str:
+    return f"{name}: with the rule"
 
 
 # ------------------------------------------------------------------------------------------------ the page
@@ -246,7 +266,9 @@ def write_page(results: dict[str, Any]) -> str:
             f"time on {results['date']}: {len(lines)} development towns and cities of seeds from 100 on.",
             "",
             "A model learns, without labels, which stays of a real week were altered by us. Its log-odds are "
-            "looked at as one more piece of evidence. `before` sees a stay and the one before it, `both` the next too.",
+            "looked at as one more piece of evidence. `before` sees what habits answer about a stay and the one before "
+            "it, `both` the next too. `facts` sees plain facts of the stay and the one before it beside the answers: "
+            "minutes of start and end, length, visits to the place, minutes to the nearest own start and end there.",
             "",
             "## The towns' own red team",
             "",
@@ -254,16 +276,19 @@ def write_page(results: dict[str, Any]) -> str:
             "",
             table(("judged by", "events", "agents", "precision"), [_row(lines, name) for name in lines[0]["figures"]]),
             "",
-            f"AP of each set, by the rule and with `{ADDED}`:",
+            f"AP of each set, by the rule and with {' and '.join(f'`{name}`' for name in LIVE)} beside it:",
             "",
             table(("set", "events", "agents"), [_pairs(line) for line in lines]),
             "",
             "## One way to alter left out",
             "",
             "AUROC of changed stays among the other stays of the altered week, in a fifth of the people whom no model "
-            "has learnt from. Models see a stay and the one before it.",
+            "has learnt from.",
             "",
-            table(("altered", RULE, "learnt", "never seen"), [_left_out(lines, kind) for kind in ALTERATIONS]),
+            table(
+                ("altered", RULE, *(f"{name}: {what}" for name in LIVE for what in ("learnt", "never seen"))),
+                [(kind, *(f"{figure:.3f}" for figure in _left_out(lines, kind))) for kind in ALTERATIONS],
+            ),
             "",
             "## What follows",
             "",
@@ -279,13 +304,17 @@ def _row(lines: list[dict[str, Any]], name: str) -> tuple[str, ...]:
 
 
 def _pairs(line: dict[str, Any]) -> tuple[str, ...]:
-    figures = [line["figures"][name] for name in (RULE, ADDED)]
+    figures = [line["figures"][name] for name in (RULE, *map(with_rule, LIVE))]
     return (line["set"], *(" → ".join(f"{one[level][1]:.3f}" for one in figures) for level in LEVELS))
 
 
-def _left_out(lines: list[dict[str, Any]], kind: str) -> tuple[str, ...]:
-    figures = [line["left_out"][kind] for line in lines if kind in line["left_out"]]
-    return (kind, *(f"{np.mean([one[name] for one in figures]):.3f}" for name in ("rule", "learnt", "left_out")))
+def _left_out(lines: list[dict[str, Any]], kind: str) -> list[float]:
+    """Means over the sets: by the rule, then of each that live scores can see, learnt and left out."""
+
+    def mean(name: str, what: str) -> float:
+        return float(np.mean([line["left_out"][name][kind][what] for line in lines if kind in line["left_out"][name]]))
+
+    return [mean(LIVE[0], "rule"), *(mean(name, what) for name in LIVE for what in ("learnt", "left_out"))]
 
 
 def mean_of(lines: list[dict[str, Any]], name: str, level: str, at: int) -> float:
@@ -294,19 +323,22 @@ def mean_of(lines: list[dict[str, Any]], name: str, level: str, at: int) -> floa
 
 def conclude(lines: list[dict[str, Any]]) -> list[str]:
     """Whether the log-odds earn a place, by the rule that was set before the run."""
-    gains = {level: mean_of(lines, ADDED, level, 1) - mean_of(lines, RULE, level, 1) for level in LEVELS}
-    earns = all(gain >= GAIN for gain in gains.values())
-    unseen = [[float(figure) for figure in _left_out(lines, kind)[1:]] for kind in ALTERATIONS]
-    better = sum(left_out > rule for rule, _, left_out in unseen)
-    known = sum(learnt > rule for rule, learnt, _ in unseen)
-    return [
-        f"To be built in, the log-odds must raise the AP of events and of people by {GAIN} each. With `{ADDED}`, all "
-        f"that live scores can see, they change it by {gains['events']:+.3f} and {gains['agents']:+.3f}: "
-        + ("the goal is met." if earns else "**not built in**."),
+    text = [
+        f"To be built in, the log-odds must raise the AP of events and of people by {GAIN} each. Of what live scores "
+        "can see, a stay and the one before it:",
         "",
-        f"Of {len(unseen)} ways to alter, {known} are found better than by the rule when they were learnt, and "
-        f"{better} when they were not. The model sees only the answers that the rule adds up already.",
     ]
+    unseen = [_left_out(lines, kind) for kind in ALTERATIONS]
+    for i, name in enumerate(LIVE):
+        gains = [mean_of(lines, with_rule(name), level, 1) - mean_of(lines, RULE, level, 1) for level in LEVELS]
+        known, better = (sum(row[1 + 2 * i + k] > row[0] for row in unseen) for k in (0, 1))
+        text.append(
+            f"- `{name}` changes it by {gains[0]:+.3f} and {gains[1]:+.3f}: "
+            + ("the goal is met." if all(gain >= GAIN for gain in gains) else "**not built in**.")
+            + f" Of {len(unseen)} ways to alter, {known} are found better than by the rule when they were learnt, and "
+            f"{better} when they were not."
+        )
+    return text
 
 
 def main() -> None:

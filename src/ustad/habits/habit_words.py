@@ -19,13 +19,7 @@ from ustad.events.templates import OFTEN, place_words, say, say_how_sure
 from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitFacts, HabitModel
-from ustad.habits.leaving_words import (
-    UsualLeaving,
-    find_usual_leaving,
-    tell_handover,
-    tell_usual_end,
-    tell_usual_leaving,
-)
+from ustad.habits.leaving_words import find_usual_leaving, tell_handover, tell_usual_end, tell_usual_leaving
 from ustad.habits.missed import MissedVisit, find_missed
 from ustad.habits.own_place_words import days_like, name_place
 from ustad.habits.questions import Comparison
@@ -145,7 +139,7 @@ def plain_words(
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
     may_miss = not _OF_HOURS.isdisjoint(leaders) and visits.duration[at] > ONE_HOUR
     missed_visit = find_missed(model.habits, visits, at, place) if may_miss else None
-    leaving, leaves = None, ""
+    leaves = ""
     if event.is_handover:
         leaving = find_usual_leaving(model.habits, event.left_place, event.left_at)
         leaves = tell_usual_leaving(model, event.left_place, leaving)
@@ -157,7 +151,7 @@ def plain_words(
         leaves,
         *_what_is_usual(model, event, visits, at, usual_visits=usual_visits, missed_visit=missed_visit),
         *_how_often(model, event, visits, at, kind=kind, usual_visits=usual_visits, missed_visit=missed_visit),
-        _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit, leaving=leaving),
+        _how_sure(model, event, at, usual_visits=usual_visits, missed_visit=missed_visit),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -313,21 +307,16 @@ def _before(days: int, last_day: int, day: int) -> str:
 
 # ------------------------------------------------------------------------------------------------- how sure
 def _how_sure(
-    model: HabitModel,
-    event: ToldEvent,
-    at: int,
-    *,
-    usual_visits: Usual,
-    missed_visit: MissedVisit | None,
-    leaving: UsualLeaving | None,
+    model: HabitModel, event: ToldEvent, at: int, *, usual_visits: Usual, missed_visit: MissedVisit | None
 ) -> str:
-    """By what the leading question rests on: visits to the place, or the days that the sentence counts."""
+    """By what the leading question rests on: visits to the place (or to the one before), or the days that the sentence
+    counts."""
     if usual_visits.days[at] < 0:
         return say("nothing")
     if event.is_unsure:
         return say("doubt", events=plural(model.schema.event_word))
-    if leaving is not None and event.leaders[0] == "left_before":
-        return say_how_sure(leaving.of_days, days_like(leaving.is_weekend))
+    if event.is_handover and event.leaders[0] == "left_before":
+        return say_how_sure(int(model.habits.place_count[event.left_place]), "visits there")
     if event.place >= 0 and event.is_of_times:
         return say_how_sure(int(model.habits.place_count[event.place]), "visits here")
     if missed_visit is not None:

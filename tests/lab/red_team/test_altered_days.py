@@ -11,10 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "events"))
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-from routine_stays import make_routine
+from routine_stays import between, make_routine
 
-from altered import PAGE, RESULTS, write_page
+from altered import LIVE, PAGE, RESULTS, SCHEMA, with_rule, write_page
 from altered_days import ALTERATIONS, alter
+from altered_facts import plain_facts
+from ustad.events.visits import Frame, read_visits
+from ustad.habits.history import Habits
 
 COLUMNS = ("agent_id", "started_at", "finished_at", "lat", "lon")
 
@@ -68,8 +71,28 @@ def test_the_page_is_written_from_the_result_file_and_its_verdict_from_the_figur
     results = json.loads(RESULTS.read_text())
     assert PAGE.read_text() == write_page(results), "write it anew: python benchmarks/altered.py --page"
     for line in results["lines"]:
-        line["figures"]["before: with the rule"]["events"][1] += 0.5
-    assert "not built in" in write_page(results)  # people gain nothing
-    for line in results["lines"]:
-        line["figures"]["before: with the rule"]["agents"][1] += 0.5
-    assert "not built in" not in write_page(results)
+        for name in LIVE:
+            line["figures"][with_rule(name)]["events"][1] += 0.5
+    assert write_page(results).count("not built in") == len(LIVE)  # people gain nothing
+    for i, name in enumerate(LIVE):
+        for line in results["lines"]:
+            line["figures"][with_rule(name)]["agents"][1] += 0.5
+        assert write_page(results).count("not built in") == len(LIVE) - i - 1
+
+
+def test_minutes_to_the_nearest_own_start_and_end_are_those_of_a_loop(week):
+    frame = Frame.fit(week, SCHEMA)
+    first, later = between(week, 0, 5), between(week, 5, 7)
+    facts = plain_facts(Habits.fit(read_visits(first, SCHEMA, frame)), read_visits(later, SCHEMA, frame))
+    rows = later.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist()
+    known = first.to_pylist()
+    for i, row in enumerate(rows):
+        own = [r for r in known if r["poi_id"] == row["poi_id"]]
+        assert facts["visits_a_day"][i] == len(own) / 5
+        for name, column in (("from_own_start", "started_at"), ("from_own_end", "finished_at")):
+            minute, *others = ((r[column].hour * 60 + r[column].minute) for r in (row, *own))
+            # midnight is where the table ends, and nobody leaves
+            others = [other for other in others if name == "from_own_start" or other]
+            away = [min(abs(minute - other), 1440 - abs(minute - other)) for other in others]
+            is_known = bool(away) and (name == "from_own_start" or minute != 0)
+            assert facts[name][i] == pytest.approx(min(away) if is_known else np.nan, nan_ok=True)
