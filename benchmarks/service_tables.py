@@ -98,6 +98,27 @@ def scorer() -> str:
     return f"{table(head, rows)}\n\nMeasured on: {_machine(found)}."
 
 
+def live_scorer() -> str:
+    """One event, and micro-batches shared among processes, on a machine of many cores."""
+    found = read("live_scorer")
+    most, least = found["event_target_ms"], found["rate_target"]
+    rows = [
+        (
+            f"`{preset}`, one event",
+            f"{figures['clock']:.2f} ms",
+            f"≤ {most} ms",
+            judged(figures["clock"], (most, False)),
+        )
+        for preset, figures in found["milliseconds"].items()
+    ]
+    for what, figures in found["rates"].items():
+        preset, _, rest = what.partition(",")
+        rate = figures["events_per_s"]
+        rows.append((f"`{preset}`,{rest}", f"{rate:,}/s", f"≥ {least:,.0f}/s", judged(rate, (least, True))))
+    head = ("live", "measured", "goal", "")
+    return f"{table(head, rows)}\n\n{found['people']} people, {found['cores']} cores, {found['date']}."
+
+
 def store() -> str:
     """Everything the page asks for from a large store."""
     found = read("service_store")
@@ -200,6 +221,7 @@ BLOCKS = {
     "service": served,
     "devices": devices,
     "scorer": scorer,
+    "live scorer": live_scorer,
     "store": store,
     "kills": kills,
     "simulated": simulated,
