@@ -1,7 +1,7 @@
 """The facade: `Detector(config).fit(train).score(test)`, `save` and `load`.
 
-It puts the rooms together: split by date, trips to vectors, encoder, network, training, reference and
-calibration, scores. Everything that decides a result is in its configuration.
+It puts the rooms together: days are split, sources of evidence are fitted, a judge is calibrated and scores. Everything
+that decides a result is in its configuration.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class HistorySource(Source):
         return None
 
     def share_remaining(self, week: Any) -> float:
-        """Of what was as unusual in the calibrating `week` (a case), the share that still is beside the whole
+        """Of what was as unusual in the calibrating `week` (an inquiry), the share that still is beside the whole
         histories, which are longer than those that the week was compared with."""
         return 1.0
 

@@ -57,6 +57,15 @@ def tied_ranks(values: np.ndarray, floor: float = ABSOLUTE) -> np.ndarray:
     return ranks
 
 
+def level_ties(values: np.ndarray) -> np.ndarray:
+    """The same with equal numbers made one, the lowest of them; NaN stays: float64 [n]."""
+    values = np.asarray(values, np.float64)
+    ranks = tied_ranks(values)
+    lowest = np.full(ranks.max(initial=-1) + 1, np.inf)
+    np.minimum.at(lowest, ranks, values)
+    return np.where(np.isnan(values), np.nan, lowest[ranks])
+
+
 def descending(values: np.ndarray) -> np.ndarray:
     """The order from the highest value to the lowest; equal numbers stay as they stand: int64 [n]."""
     return np.argsort(tied_ranks(-np.asarray(values, np.float64)), kind="stable")

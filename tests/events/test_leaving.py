@@ -50,6 +50,8 @@ class World:
             return math.nan
         if (row["started_at"] - before["finished_at"]).total_seconds() > 60 * LONGEST_WAY:
             return math.nan
+        if before["poi_id"] == row["poi_id"]:  # a stay in two pieces
+            return math.nan
         earlier = [r for r in self.known if (r["agent_id"], r["poi_id"]) == (row["agent_id"], before["poi_id"])]
         if not earlier or self.minute(before["finished_at"]) == 0:  # a new place, or a table that was cut
             return math.nan

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ustad.distribution import Distribution, Ranks
-from ustad.ties import RELATIVE, descending, first_highest, highest_of, lowered, raised, rounded, tied_ranks
+from ustad.ties import (
+    RELATIVE,
+    descending,
+    first_highest,
+    highest_of,
+    level_ties,
+    lowered,
+    raised,
+    rounded,
+    tied_ranks,
+)
 
 ULPS = 4
 plain = st.floats(-1e6, 1e6) | st.integers(-50, 50).map(lambda n: n / 7) | st.just(0.0)
@@ -93,3 +103,14 @@ def test_missing_values_come_last_and_float32_is_never_tied():
 @given(st.integers(1, 100_000), steps)
 def test_a_number_with_few_digits_is_read_alike_whatever_its_last_bits(thousandths, count):
     assert rounded(move(thousandths / 1000, count)) == thousandths / 1000
+
+
+@given(st.lists(st.one_of(st.floats(0, 5), st.just(float("nan"))), max_size=12), st.integers(0, 3))
+def test_level_ties_order_exactly_as_tolerant_ranks_do(numbers, bits):
+    values = np.array([*numbers, *(np.nextafter(x, np.inf) for x in numbers[:bits])])
+    leveled = level_ties(values)
+    known = ~np.isnan(values)
+    np.testing.assert_array_equal(np.isnan(leveled), ~known)
+    np.testing.assert_allclose(leveled[known], values[known], rtol=1e-7, atol=1e-9)
+    ranks = tied_ranks(values[known])
+    np.testing.assert_array_equal(np.unique(leveled[known], return_inverse=True)[1], ranks)

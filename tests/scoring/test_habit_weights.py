@@ -35,7 +35,7 @@ def test_weights_of_a_stored_model_are_kept_and_used(life, tmp_path):
     week = insert_visit(between(life, 28, 35), 4, 30, 1350, minutes=40)
     plain = model.judge(week).score
     assert week["poi_id"].to_numpy()[np.argmax(plain)] == 999
-    other = weights | {"visit": {**weights["visit"], "distance": 0.0}}
+    other = {look: {name: float(name == "recurrence") for name in own} for look, own in weights.items()}
     changed = dataclasses.replace(model, looks=dataclasses.replace(model.looks, weights=other))
     changed.save(tmp_path)
     again = load_judge(tmp_path, encoder, config, torch.device("cpu"), whole=True, files=())
@@ -43,4 +43,4 @@ def test_weights_of_a_stored_model_are_kept_and_used(life, tmp_path):
     scores = again.judge(week).score
     np.testing.assert_array_equal(scores, changed.judge(week).score)
     assert (scores <= plain + 1e-12).all()
-    assert scores[np.argmax(plain)] < plain.max()
+    assert scores[np.argmax(plain)] < plain.max() - 0.1, "a first visit is not unusual by how often one comes"

@@ -96,9 +96,9 @@ def test_live_rows_have_the_columns_of_the_contract_and_of_details(detector: Det
         live = LiveScorer(detector.paper())
     event = detector.trips.attach(events, few.trips).slice(0, 1).to_pylist()[0]
     row = live.update(event)
-    joined_later, late = {"incident_id", "echo"}, {"at_home"}  # late: incidents need it, and are made of tables
+    joined_later = {"incident_id", "echo"}
     assert set(EVENT_SCORES.required) - joined_later <= set(row)
-    assert set(row) - set(EVENT_SCORES.required) - set(event) == set(whole.details.column_names) - set(event) - late
+    assert set(row) - set(EVENT_SCORES.required) - set(event) == set(whole.details.column_names) - set(event)
 
 
 def _test_days(detector: Detector, data: Dataset) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
 from ustad.events.visits import Visits, ends_of
-from ustad.habits.history import Habits, once_per_history
+from ustad.habits.history import SAME_PLACE_KM, Habits, once_per_history
 from ustad.habits.in_parts import in_parts
 from ustad.habits.intervals import least_over_intervals, possible_ends
 from ustad.habits.kernels import ends_at_place
@@ -68,12 +68,19 @@ def rows_before(visits: Visits, known_until: int) -> np.ndarray:
 
 
 def was_left(earlier: Visits, later: Visits, known_until: int) -> np.ndarray:
-    """Whether it was seen where N visits were, that they ended and that the N later ones came next: bool [N].
-    Keys are as they were read."""
+    """Whether it was seen where N visits were, that they ended and that the N later ones came next, at another place:
+    bool [N]. Keys are as they were read."""
     way = (later.time - earlier.time) / 60e6 - earlier.duration
     is_seen = (earlier.late <= UNOBSERVED_MINUTES) & (later.early <= UNOBSERVED_MINUTES)
     is_seen &= (earlier.key != 0) | np.isfinite(earlier.x)
+    is_seen &= ~are_at_one_place(earlier, later)
     return is_seen & np.isfinite(earlier.duration) & (way <= LONGEST_WAY) & (earlier.day > known_until)
+
+
+def are_at_one_place(earlier: Visits, later: Visits) -> np.ndarray:
+    """Whether N visits went on where they were: a stay in two pieces is no departure, bool [N]."""
+    is_near = np.hypot(later.x - earlier.x, later.y - earlier.y) <= SAME_PLACE_KM
+    return np.where(earlier.key != 0, earlier.key == later.key, (later.key == 0) & is_near)
 
 
 def ask_ends(

@@ -17,7 +17,7 @@ from ustad.events.visits import LONGEST, Frame, Visits
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import ends_at_place, nearest_place, times_at_place
-from ustad.habits.leaving import LONGEST_WAY, Left, visit_ends
+from ustad.habits.leaving import LONGEST_WAY, Left, are_at_one_place, visit_ends
 from ustad.habits.population import DURATION_BINS, PART_BINS, SELDOM, START_BINS, Population
 from ustad.habits.questions import NEAR_KM, TERMS, Comparison, compare
 from ustad.habits.recurrence import Recurrence
@@ -113,6 +113,8 @@ def was_left_alone(earlier: Visits, later: Visits, known_until: int) -> bool:
     if earlier.day[0] <= known_until or earlier.late[0] > UNOBSERVED_MINUTES or later.early[0] > UNOBSERVED_MINUTES:
         return False
     if earlier.key[0] == 0 and not math.isfinite(earlier.x[0]):
+        return False
+    if are_at_one_place(earlier, later)[0]:
         return False
     duration = float(earlier.duration[0])
     way = (int(later.time[0]) - int(earlier.time[0])) / 60e6 - duration

@@ -14,21 +14,11 @@ import pyarrow as pa
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.events.encoder import read_number, read_vector, read_words
+from ustad.habits.questions import TERMS
 from ustad.schema import MOBILITY, EventSchema, Feature
 
-#: What habits ask about by these names: a feature so called has another question.
-_ASKED_ALREADY = {
-    "recurrence",
-    "distance",
-    "start",
-    "duration",
-    "end",
-    "left_before",
-    "elsewhere",
-    "silence",
-    "leaving",
-    "knn",
-}
+#: What others ask about by these names: a feature so called has another question.
+_ASKED_ALREADY = {*TERMS, "knn"}
 _OF_VISITS = ("@minute_of_day", "@duration", "@weekday")
 
 

@@ -27,6 +27,7 @@ from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, agent_codes
+from ustad.ties import level_ties
 
 CHUNK = 20_000
 MOST_CONTEXT = 400_000  # events of the weeks before, of agents with an alert and the most unusual ones first
@@ -169,7 +170,12 @@ def add_absences(store: Store, absences: pa.Table | None, schema: EventSchema) -
 def set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:
     """Scores of agents as the run has them, where they differ from their highest event's."""
     names = [str(a) for a in agents[schema.entity].to_pylist()]
-    values: dict[str, list[Any]] = {"at": names, "score": agents["score"].to_pylist()}
+    # A database knows no tolerance: equal scores are stored as one number, so that it orders them as `order_agents`.
+    score = level_ties(agents["score"].to_numpy(zero_copy_only=False))
+    values: dict[str, list[Any]] = {
+        "at": names,
+        "score": [None if np.isnan(value) else value for value in score.tolist()],
+    }
     for name in ("p_value", "reason", "change"):
         if name in agents.column_names:
             values[name] = agents[name].to_pylist()
