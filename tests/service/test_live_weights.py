@@ -16,7 +16,7 @@ from ustad.config import ConfigError
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 
-WEIGHTS = {"start": 0.2, "duration": 0.4, "recurrence": 3.0, "distance": 1.9, "elsewhere": 0.02}
+WEIGHTS = {"start": 0.2, "left_before": 0.2, "duration": 0.4, "recurrence": 3.0, "distance": 1.6, "elsewhere": 0.02}
 #: One usual event in fifty is up to the threshold, so that weights have something to change.
 PER_DAY = 0.3
 
