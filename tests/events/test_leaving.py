@@ -175,6 +175,25 @@ def test_one_visit_and_the_next_are_judged_as_among_many(world, table):
         assert before[i] == (i - 1 if is_left else -1)
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_stay_in_two_pieces_is_no_departure(world, table, is_named):
+    """Every stay is cut in the middle: nobody left where the first piece ends, and no departure is lost."""
+    visits = read_visits(table, SCHEMA, world.frame)
+    whole = rows_before(visits, FIRST_DAY + KNOWN - 1)
+    rows = []
+    for row in table.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist():
+        middle = row["started_at"] + (row["finished_at"] - row["started_at"]) / 2
+        rows += [{**row, "finished_at": middle}, {**row, "started_at": middle}]
+    pieces = read_visits(pa.Table.from_pylist(rows, schema=table.schema), SCHEMA, world.frame)
+    if not is_named:
+        pieces.key[:] = 0
+    before = rows_before(pieces, FIRST_DAY + KNOWN - 1)
+    place = [rows[row]["poi_id"] for row in pieces.row]
+    pairs = [(place[at], place[i]) for i, at in enumerate(before) if at >= 0]
+    assert len(pairs) >= (whole >= 0).sum() > 20
+    assert all(left != reached for left, reached in pairs)
+
+
 def test_nobody_is_asked_about_what_the_history_holds(world, table):
     visits = read_visits(table, SCHEMA, world.frame)
     before = rows_before(visits, FIRST_DAY + KNOWN - 1)
