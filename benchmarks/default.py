@@ -281,7 +281,7 @@ def show(table: dict[str, dict[str, list[Measures]]]) -> None:
 
 
 def _cell(values: np.ndarray) -> str:
-    mean, spread = values.mean(axis=0), values.std(axis=0)
+    mean, spread = values.mean(axis=0), values.std(axis=0, ddof=min(1, len(values) - 1))
     shown = [f"{m:.3f}" + (f"±{s:.3f}" if len(values) > 1 else "") for m, s in zip(mean, spread, strict=True)]
     return f"{shown[0]} / {shown[1]} | {shown[2]} / {shown[3]}"
 

@@ -47,7 +47,7 @@ def figures(name: str, runs: Path, fresh: bool) -> dict[str, Any]:
 def summary(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
     """Mean and deviation of AUROC and AP over the seeds of all runs of a method, and how many seeds these are."""
     values = {figure: np.concatenate([run[figure] for run in runs]) for figure in ("auroc", "ap")}
-    figures = {name: [round(float(of.mean()), 3), round(float(of.std()), 3)] for name, of in values.items()}
+    figures = {name: [round(float(of.mean()), 3), round(float(of.std(ddof=1)), 3)] for name, of in values.items()}
     return {**figures, "seeds": len(values["auroc"])}
 
 

@@ -24,7 +24,7 @@ WHOLE, SAME = "default", "spread none"
 def cell(runs: list[dict[str, list[float]]], group: str) -> str:
     """Event AUROC / AP and agent AUROC / AP, mean and standard deviation over the seeds."""
     values = np.array([run[group] for run in runs])
-    mean, spread = values.mean(axis=0), values.std(axis=0)
+    mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
     shown = [f"{m:.3f}" + (f" ± {s:.3f}" if len(values) > 1 else "") for m, s in zip(mean, spread, strict=True)]
     return f"{shown[0]} / {shown[1]} \\| {shown[2]} / {shown[3]}"
 
@@ -54,7 +54,7 @@ def atlanta(name: str) -> str:
 
 def _measured(runs: list[list[float]]) -> str:
     """AUROC / AP, mean and standard deviation over the networks that were trained."""
-    pairs = zip(np.mean(runs, axis=0), np.std(runs, axis=0), strict=True)
+    pairs = zip(np.mean(runs, axis=0), np.std(runs, axis=0, ddof=int(len(runs) > 1)), strict=True)
     return " / ".join(f"{mean:.3f}" + (f" ± {spread:.3f}" if len(runs) > 1 else "") for mean, spread in pairs)
 
 
@@ -98,6 +98,31 @@ def goals(*names: str) -> str:
     return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}"
 
 
+def earlier(name: str) -> str:
+    """An earlier version beside this one on the same people."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for cell, versions in read(name)["cells"].items():
+        city, people, _, phone = cell.split("|")
+        for version, figures in versions.items():
+            groups.setdefault((f"{city}, {int(people):,} people", phone, version), []).append(figures)
+    rows = [
+        (*what, str(len(runs)), *(_level_cell(runs, level) for level in LEVELS), _true_cell(runs))
+        for what, runs in sorted(groups.items())
+    ]
+    return table(("city", "from", "version", "seeds", *LEVELS, "true of 14"), rows)
+
+
+def _level_cell(runs: list[dict[str, Any]], level: str) -> str:
+    pairs = [[run[level]["auroc"], run[level]["ap"]] for run in runs if level in run]
+    return _spread_of(pairs) if pairs else ""
+
+
+def _true_cell(runs: list[dict[str, Any]]) -> str:
+    """How many of the 14 most unusual are labelled; empty where people alone are labelled."""
+    counts = [run["true_of_most_unusual"] for run in runs if "true_of_most_unusual" in run]
+    return f"{np.mean(counts):.1f} ± {np.std(counts, ddof=1):.1f}" if len(counts) > 1 else ""
+
+
 def _kind_cell(kind: str, runs: list[dict[str, Any]]) -> str:
     if not runs:
         return ""
@@ -106,8 +131,8 @@ def _kind_cell(kind: str, runs: list[dict[str, Any]]) -> str:
 
 def _spread_of(pairs: list[list[float]]) -> str:
     """AUROC / AP, mean and standard deviation."""
-    values = np.array(pairs)
-    return " / ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(values.mean(axis=0), values.std(axis=0), strict=True))
+    mean, spread = np.mean(pairs, axis=0), np.std(pairs, axis=0, ddof=1)
+    return " / ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(mean, spread, strict=True))
 
 
 def moving(name: str) -> str:
@@ -142,7 +167,7 @@ def _moving_cell(values: list[list[float] | None]) -> str:
     known = np.array([value for value in values if value is not None])
     if not len(known):
         return ""
-    shown = [f"{m:.3f} ± {s:.3f}" for m, s in zip(known.mean(axis=0), known.std(axis=0), strict=True)]
+    shown = [f"{m:.3f} ± {s:.3f}" for m, s in zip(known.mean(axis=0), known.std(axis=0, ddof=1), strict=True)]
     return shown[0] if len(shown) == 1 else f"{shown[0]} / {shown[1]} \\| {shown[2]} / {shown[3]}"
 
 
@@ -189,12 +214,14 @@ def history(name: str) -> str:
 
 #: What has p-values.
 CALIBRATED = ("events", "incidents", "absences", "agents")
+LEVELS = ("events", "incidents", "agents")
 KINDS = ("new place", "odd hour", "frequency", "left late", "left early", "swapped order", "skipped")
-FIVE = ("events", "incidents", "agents")
+FIVE = LEVELS
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": partial(parts, "development"),
     "atlanta": partial(atlanta, "pol_atl"),
     "goals": partial(goals, "goals", "goals_best"),
+    "earlier": partial(earlier, "earlier_version"),
     "p-values": partial(p_values, "habit_p_values"),
     "moving history": partial(moving, "moving_history"),
     "speed": partial(speed, "default_speed"),

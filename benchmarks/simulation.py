@@ -80,7 +80,7 @@ def difficulty(seeds: int, agents: int = 2_000, share: float = 0.1) -> dict[str,
         )
         figures = [measure_visit_rate(town) for town in towns]
         names, rows = tuple(figures[0]), [tuple(one.values()) for one in figures]
-        mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0)
+        mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1)
         found[variant] = {name: [float(m), float(s)] for name, m, s in zip(names, mean, spread, strict=True)}
         shown = "  ".join(f"{name} {m:.3f} ± {s:.3f}" for name, m, s in zip(names, mean, spread, strict=True))
         print(f"visit rate, {variant:<11} {shown}", flush=True)
