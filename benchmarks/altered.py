@@ -47,8 +47,8 @@ from ustad.habits.history import Habits
 from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.stages import HistoryInquiry
-from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc
+from ustad.periods import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents
 

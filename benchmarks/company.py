@@ -30,9 +30,9 @@ from ustad.dataset import Dataset
 from ustad.distribution import Distribution
 from ustad.events.together import FEW, PairTails, count_people, few_visits, first_ways, place_keys
 from ustad.habits.habit_source import HabitSource
-from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import average_precision
 from ustad.lab.red_team import SecondTeam
+from ustad.periods import take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents

@@ -32,8 +32,9 @@ from ustad.habits.habit_words import sentences
 from ustad.habits.usual import usual
 from ustad.habits.usual_kernels import WITHIN
 from ustad.habits.widths import Widths
-from ustad.judges import learn_from, take_whole_week
+from ustad.judges import learn_from
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
+from ustad.periods import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables

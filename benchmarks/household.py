@@ -33,7 +33,7 @@ from ustad.events.together import place_keys
 from ustad.evidence_source import Answers, Source
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
-from ustad.judges import take_whole_week
+from ustad.periods import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.tables import agent_codes

@@ -34,11 +34,11 @@ from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, load_directory
 from ustad.habits.questions import TERMS
-from ustad.judges import learn_from, take_whole_week
+from ustad.judges import learn_from
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.gps import count_true
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
-from ustad.periods import calibrating
+from ustad.periods import calibrating, take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incidents import find_incidents

@@ -32,8 +32,8 @@ from ustad.dataset import Dataset
 from ustad.evidence_source import Answers, Source
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
-from ustad.judges import take_whole_week
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.periods import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.incidents import find_incidents
 

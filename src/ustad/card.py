@@ -10,6 +10,13 @@ import pyarrow as pa
 from ustad.config import Config
 from ustad.schema import EventSchema, plural
 
+#: Who of the validation part does what, by `model.network`.
+VALIDATION = {
+    "none": "all {} calibrate",
+    "memory": "a quarter of the {} for early stopping, the others for calibration",
+    "dual": "half of the {} for early stopping, half for calibration",
+}
+
 
 def area(events: pa.Table) -> dict[str, float]:
     bounds = {}
@@ -35,8 +42,9 @@ def card(facts: dict[str, Any], config: Config, schema: EventSchema, scores_by: 
         f"- {facts['entities']:,} {entities}, {facts['events']:,} {events}, {facts['first_day']} to "
         f"{facts['last_day']}\n"
         f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
-        f"- Validation: {facts['validation_events']:,} {events} of the week after, half of the {entities} for early "
-        f"stopping, half for calibration\n\n## Fit\n{_fit(facts, config, scores_by)}{_neighbours(facts, events)}"
+        f"- Validation: {facts['validation_events']:,} {events} of the days after; "
+        f"{VALIDATION[config.model.network].format(entities)}\n\n"
+        f"## Fit\n{_fit(facts, config, scores_by)}{_neighbours(facts, events)}"
         f"- {versions}\n\n## Use\n"
         f"Scores say what is unusual for each {schema.entity_word}, not why, and nothing about intent. They are leads "
         "for a person to look at. They must not decide about anybody on their own.\n"

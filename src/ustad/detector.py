@@ -23,14 +23,16 @@ from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.judges import Trainer, check_calendar, describe, has_network, load_judge, paper_judge
+from ustad.judges import Trainer, check_calendar, describe, has_network, is_by_paper, load_judge, paper_judge
 from ustad.periods import (
+    STOPPING,
     Lessons,
     adopt_extraction,
     as_data,
     check_extraction,
     scored_days,
     split_entities,
+    take_whole_week,
     training_periods,
 )
 from ustad.schema import EventSchema, mobility_schema, plural
@@ -126,8 +128,12 @@ class Detector:
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration, model.ends_seen)
         if start is not None:
             check_same_events(schema, start.schema)
+        one_in = 2
+        if not is_by_paper(self.config):
+            train, validation = take_whole_week(train, validation, schema)
+            one_in = STOPPING
         encoder = start._encoder() if start else Encoder.fit(train, schema, self.config.model.scaling)
-        return Lessons(encoder, train, *split_entities(validation, schema.entity))
+        return Lessons(encoder, train, *split_entities(validation, schema.entity, one_in))
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(

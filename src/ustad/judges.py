@@ -18,13 +18,12 @@ import pyarrow as pa
 from ustad import model_files, progress
 from ustad.calendar_days import Calendar
 from ustad.config import Config, ConfigError
-from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.evidence_source import Source
 from ustad.habits.habit_source import HabitSource
 from ustad.own_values.value_features import value_features
 from ustad.own_values.value_source import ValueSource
-from ustad.periods import Lessons, calibrating
+from ustad.periods import STOPPING, Lessons, calibrating
 from ustad.schema import EventSchema
 from ustad.scoring.adding_judge import AddingJudge, read_judge
 from ustad.scoring.judge import Judge
@@ -38,8 +37,6 @@ if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that 
     from ustad.network.inference.paper_network import PaperNetwork
     from ustad.network.training.loop import FitResult
 
-#: Days that calibrate at least, where there are twice as many.
-WEEK = 7
 #: What scores, by `model.network`, and where own values are compared too.
 WORDS = {
     "none": ("Habits alone", "Habits and own values"),
@@ -102,23 +99,21 @@ class Trainer:
         return self._fit_paper(lessons) if is_by_paper(self.config) else self.fit_ours(lessons)
 
     def fit_ours(self, lessons: Lessons) -> tuple[AddingJudge, dict[str, Any]]:
-        """The validation week's entities stop a network early (half of them) and calibrate (the other half; all of
+        """The validation week's entities stop a network early (one in `STOPPING`) and calibrate (the others; all of
         them where no network has to be stopped)."""
         train, validation, schema = lessons.train, lessons.validation, lessons.encoder.schema
         settings: dict[str, Any] = {"absorb_after": self.config.scoring.absorb_after, "days_off": self.days_off}
         with ThreadPoolExecutor(1) as pool, short_turns(self.trains_on_gpu):
             learn: Callable[..., Any] = HabitSource.learn
             if self.trains_on_gpu:  # meanwhile the CPU learns habits
-                week = (train, validation, schema, calibrating(validation, schema.entity))
+                week = (train, validation, schema, calibrating(validation, schema.entity, STOPPING))
                 habits = pool.submit(HabitSource.learn, *week, **settings)
                 learn = lambda *_, **__: habits.result()  # noqa: E731
             networks, training = self.train_networks(lessons)
-            half = calibrating(validation, schema.entity) if networks else None
-            if not networks:
-                train, validation = take_whole_week(train, validation, schema)
+            calibrates = calibrating(validation, schema.entity, STOPPING) if networks else None
             others = (*self.fit_values(train, validation, schema), *networks)
             week_sources = tuple(self.stand_ins.get(one.name, one) for one in others)
-            judge = learn_from(train, validation, schema, half, others=week_sources, learn=learn, **settings)
+            judge = learn_from(train, validation, schema, calibrates, others=week_sources, learn=learn, **settings)
         return replace(judge, others=others), training
 
     def fit_values(self, train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[Source, ...]:
@@ -207,18 +202,6 @@ def learn_from(
     return AddingJudge.fit(
         (habits, others), week, [answers, *(one.answer(week) for one in others)], calibrates, without=without
     )
-
-
-def take_whole_week(train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[pa.Table, pa.Table]:
-    """Where less than a week calibrates and there are two weeks in all, the last of them: weekends are not as weekdays.
-    Not where a network has learnt from those days."""
-    days = [event_days(table, schema) for table in (train, validation)]
-    first, last = (int(days[0].min()), int(days[1].max())) if len(days[0]) and len(days[1]) else (0, 0)
-    if last - int(days[1].min(initial=last)) + 1 >= WEEK or last - first + 1 < 2 * WEEK:
-        return train, validation
-    both = pa.concat_tables([train, validation], promote_options="permissive")
-    late = np.concatenate(days) > last - WEEK
-    return both.filter(pa.array(~late)), both.filter(pa.array(late))
 
 
 # ------------------------------------------------------------------------------------------------ loading

@@ -24,6 +24,11 @@ from ustad.mobility.readers import open_data
 from ustad.schema import EventSchema, plural
 from ustad.tables import DataError, agent_codes, identity_hash
 
+#: Days that calibrate at least, where there are twice as many.
+WEEK = 7
+#: One validation entity in so many stops a network that our judge asks; the others calibrate. Rare p-values want many.
+STOPPING = 4
+
 
 @dataclass(frozen=True)
 class Periods:
@@ -37,7 +42,7 @@ class Periods:
 
 @dataclass(frozen=True)
 class Lessons:
-    """What is learned from: training events, and validation events of two halves of the entities."""
+    """What is learned from: training events, and validation events of two groups of entities."""
 
     encoder: Encoder
     train: pa.Table
@@ -46,7 +51,7 @@ class Lessons:
 
     @property
     def validation(self) -> pa.Table:
-        """Both halves (which are the same table where there is but one entity)."""
+        """Both groups (which are the same table where there is but one entity)."""
         if self.stopping is self.calibration:
             return self.stopping
         return pa.concat_tables([self.stopping, self.calibration])
@@ -181,22 +186,35 @@ def _last_quarter(days: np.ndarray) -> int:
     return last + 1 - max(1, round((last - first + 1) / 4))
 
 
-def split_entities(validation: pa.Table, entity: str) -> tuple[pa.Table, pa.Table]:
-    """Validation events by a hash of the entity: half for early stopping, half for calibration.
+def split_entities(validation: pa.Table, entity: str, one_in: int = 2) -> tuple[pa.Table, pa.Table]:
+    """Validation events by a hash of the entity: one entity in so many for early stopping, the others for calibration.
 
-    With so few entities that a half would be empty, both use all of them.
+    With so few entities that one of the two would be empty, both use all of them.
     """
-    half = calibrating(validation, entity)
-    if half.all():
+    calibrates = calibrating(validation, entity, one_in)
+    if calibrates.all():
         return validation, validation
-    return validation.filter(pa.array(~half)), validation.filter(pa.array(half))
+    return validation.filter(pa.array(~calibrates)), validation.filter(pa.array(calibrates))
 
 
-def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
-    """Rows of the entities that calibrate: half of them by a hash, all where a half would be empty. bool [n]."""
+def calibrating(validation: pa.Table, entity: str, one_in: int = 2) -> np.ndarray:
+    """Rows of the entities that calibrate: all but one in so many by a hash, or all where nobody would be left or
+    nobody would be left out. bool [n]."""
     codes, values = agent_codes(validation[entity])
-    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
-    return np.ones(len(half), bool) if half.all() or not half.any() else half
+    calibrates = (identity_hash(values) % np.uint64(one_in) != 0)[codes]
+    return np.ones(len(codes), bool) if calibrates.all() or not calibrates.any() else calibrates
+
+
+def take_whole_week(train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[pa.Table, pa.Table]:
+    """Where less than a week calibrates and there are two weeks in all, the last of them: weekends are not as
+    weekdays."""
+    days = [event_days(table, schema) for table in (train, validation)]
+    first, last = (int(days[0].min()), int(days[1].max())) if len(days[0]) and len(days[1]) else (0, 0)
+    if last - int(days[1].min(initial=last)) + 1 >= WEEK or last - first + 1 < 2 * WEEK:
+        return train, validation
+    both = pa.concat_tables([train, validation], promote_options="permissive")
+    late = np.concatenate(days) > last - WEEK
+    return both.filter(pa.array(~late)), both.filter(pa.array(late))
 
 
 def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: Config) -> tuple[EventArrays, Queries]:

@@ -9,9 +9,11 @@ import pyarrow.compute as pc
 import pytest
 
 from ustad.card import card
+from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.periods import split_entities, training_periods
 from ustad.scoring.alerts import AlertRule
+from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 from ustad.torch_device import choose_device
 
@@ -104,6 +106,16 @@ def test_calibration_and_early_stopping_never_share_an_agent(town, tiny_config):
     stopping, calibration = split_entities(validation, "agent_id")
     assert stopping.num_rows + calibration.num_rows == validation.num_rows
     assert not set(stopping["agent_id"].to_pylist()) & set(calibration["agent_id"].to_pylist())
+
+
+@pytest.mark.parametrize(("preset", "calibrate"), [("best", 0.75), ("quick", 0.75), ("paper", 0.5)])
+def test_two_weeks_calibrate_a_whole_week_of_most_people_unless_by_the_paper(preset, calibrate):
+    people = simulate_tables("town", agents=80, seed=3, days=28)
+    lessons = Detector(preset, device="cpu").prepare(people)
+    days = [len(np.unique(event_days(part, lessons.encoder.schema))) for part in (lessons.train, lessons.validation)]
+    assert days == ([10, 4] if preset == "paper" else [7, 7])
+    count = [len(set(part["agent_id"].to_pylist())) for part in (lessons.stopping, lessons.calibration)]
+    assert count[1] / sum(count) == pytest.approx(calibrate, abs=0.12)
 
 
 def test_trips_can_enter_as_vectors(town, network_config):

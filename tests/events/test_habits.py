@@ -19,7 +19,7 @@ from ustad.habits.population import LONGEST, Population
 from ustad.habits.questions import compare
 from ustad.habits.recurrence import Recurrence
 from ustad.schema import mobility_schema
-from ustad.tables import DataError
+from ustad.tables import TIMESTAMP, DataError
 
 SCHEMA = mobility_schema()
 
@@ -224,6 +224,27 @@ def test_an_end_at_midnight_to_the_second_says_nothing_and_one_a_second_later_do
     assert np.isfinite(ends[1]).all()
 
 
+def test_a_stay_that_midnight_cuts_is_not_odd_for_being_short():
+    table = make_routine(seed=10, agents=1, days=20)
+    frame = Frame.fit(table, SCHEMA)
+    visits = visits_of(table, frame)
+    habits, population = Habits.fit(visits), Population.fit(visits, len(frame.categories) + 1)
+    start = table["started_at"].cast(pa.int64()).to_numpy()
+    midnight = start - (visits_of(table, frame).minute * 60e6).astype(np.int64) + 1440 * 60_000_000
+
+    def length_of(end):
+        cut = table.set_column(table.column_names.index("finished_at"), "finished_at", pa.array(end).cast(TIMESTAMP))
+        late = visits_of(cut, frame)
+        return late, compare(habits, population, Recurrence(), late, period=(0, 0)).terms["duration"]
+
+    (cut, least), (whole, given) = length_of(midnight), length_of(midnight - 1_000_000)
+    assert np.isinf(cut.late).all()
+    assert not whole.late.any()
+    assert (least <= given + 1e-3).all()
+    home = visits.minute > 1000  # nights at home, which usually last until the morning
+    assert (given[home] - least[home] > 1.0).mean() > 0.9
+
+
 def _naive_times(i, habits, visits, starts, density, place):
     total = begun = lasted = known = 0.0
     norm = math.sqrt(2 * math.pi)
@@ -323,9 +344,11 @@ def _naive_population(visits, kinds):
         place, kind, minute = (int(visits.entity[i]), int(visits.key[i])), visits.category[i], visits.minute[i]
         seldom, last = int(count[place] <= 4), minute + visits.duration[i]
         start[seldom, int(visits.weekday[i] >= 5), kind, int(minute / 30)] += 1
-        if round(last * 60) % 86_400:
+        is_cut = round(last * 60) % 86_400 == 0  # an end that may be a day later counts as much as any such
+        if not is_cut:
             end[seldom, int((visits.weekday[i] + last // 1440) % 7 >= 5), kind, int(last % 1440 / 30)] += 1
-        length[seldom, kind, int(minute / 180), min(int(math.log1p(visits.duration[i]) / LONGEST * 44), 43)] += 1
+        known_by = 40 / (40 + 1440) if is_cut else 1.0
+        length[seldom, kind, int(minute / 180), min(int(math.log1p(visits.duration[i]) / LONGEST * 44), 43)] += known_by
         whole[kind] += 1
         first[kind] += place not in known and visits.day[i] > middle
         known.add(place)

@@ -112,6 +112,7 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
     x, y = _flat(events, schema, frame)
     category = _categories(events, schema, frame)
     duration, (early, late) = _durations(events, schema), read_gaps(events)
+    late = np.where(are_cut(clock.minute, duration), np.inf, late)
     return Visits(
         entity_ids=ids,
         entity_key=owner,
@@ -148,15 +149,21 @@ def ends_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minute of the day at which visits end, and whether on a weekend day or a day off: float64 [N], bool [N].
 
-    NaN without a length, and at midnight to the second: there a table is cut, and nobody leaves.
+    NaN without a length, and where the table is cut.
 
     >>> ends_of(np.array([1380.0, 1380.0]), np.array([90.0, 60.0]), np.array([0, 0]), (1,))
     (array([30., nan]), array([ True,  True]))
     """
     end = minute + duration
     days = np.floor(np.nan_to_num(end) / DAY_MINUTES).astype(np.int64)
-    is_cut = np.round(np.nan_to_num(end) * 60.0) % (60.0 * DAY_MINUTES) == 0
-    return np.where(is_cut, np.nan, end - days * DAY_MINUTES), day_kinds(day + days, days_off) >= 5
+    end = np.where(are_cut(minute, duration), np.nan, end - days * DAY_MINUTES)
+    return end, day_kinds(day + days, days_off) >= 5
+
+
+def are_cut(minute: np.ndarray, duration: np.ndarray) -> np.ndarray:
+    """Which visits end at midnight to the second: there a table is cut, and nobody leaves. bool [N]."""
+    end = np.round((minute + duration) * 60.0)
+    return (duration >= 0) & np.isfinite(duration) & (np.nan_to_num(end) % (60.0 * DAY_MINUTES) == 0)
 
 
 class HasColumns(Protocol):
