@@ -46,7 +46,7 @@ def run_verb(package: Path, *arguments: str) -> float:
         [sys.executable, "-m", "ustad", *arguments], env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(f"ustad {arguments[0]} of {package} failed:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"ustad {arguments[0]} failed with {done.returncode}:\n{done.stderr[-2000:]}")
     return round(time.monotonic() - began, 1)
 
 
