@@ -4,8 +4,10 @@
 
 Coverage: in development towns without anomalies, how many starts and durations of the test weeks at own places lie
 within the ± that is shown (two thirds are meant), as the earlier visits lie and as widened, by visits known and by kind
-of place. Precision: of the first five incidents a day per 1,000 people (14 at least) in the sets of `questions.py`, how
-many are true, by whether the sentence says sure, fairly sure or unsure. Writes benchmarks/results/expectations.json.
+of place. Each figure has a standard error over people, whose own events are alike, and from these it is said how many
+figures would be near to what is meant if every ± were right. Precision: of the first five incidents a day per 1,000
+people (14 at least) in the sets of `questions.py`, how many are true, by whether the sentence says sure, fairly sure or
+unsure. Writes benchmarks/results/expectations.json.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import erf
 
 from measured import write_result
 from questions import ALERTS_A_DAY, SCHEMA, TOWNS, label_every_stay
@@ -57,7 +60,7 @@ def learn(data: Dataset) -> tuple[AddingJudge, pa.Table, pa.Table, int]:
 
 
 def measure_coverage() -> dict[str, dict[str, Any]]:
-    groups: dict[str, list[np.ndarray]] = defaultdict(list)
+    groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for preset, people, seeds in QUIET:
         for seed in seeds:
             judge, test, _, _ = learn(simulate_tables(preset, agents=people, seed=seed, anomalous_share=0.0))
@@ -66,19 +69,44 @@ def measure_coverage() -> dict[str, dict[str, Any]]:
             place = model.habits.locate(visits)[0]
             known = np.flatnonzero(place >= 0)
             at, own = place[known], visits.take(known)
+            person = seed * people + own.entity
             inside = np.stack([_inside(model, own, at, widths) for widths in (Widths.plain(1), model.widths)])
             number = np.searchsorted(EDGES, model.habits.place_count[at], side="right")
             kind = model.habits.place_category[at]
             for i, name in enumerate(NAMES):
-                groups[f"{preset}, visits known: {name}"].append(inside[..., number == i])
+                groups[f"{preset}, visits known: {name}"].append((inside[..., number == i], person[number == i]))
             for code in np.unique(kind[kind > 0]):
-                groups[f"{preset}, {model.frame.categories[code - 1]}"].append(inside[..., kind == code])
-    together = {name: np.concatenate(parts, axis=-1) for name, parts in groups.items()}
-    return {
-        name: {"events": values.shape[-1], **dict(zip(("plain", "wide"), values.mean(axis=-1).tolist(), strict=True))}
-        for name, values in together.items()
-        if values.shape[-1] >= FEWEST
+                name = f"{preset}, {model.frame.categories[code - 1]}"
+                groups[name].append((inside[..., kind == code], person[kind == code]))
+    figures = {
+        name: _figures(*(np.concatenate(parts, axis=-1) for parts in zip(*g, strict=True)))
+        for name, g in groups.items()
     }
+    return {name: row for name, row in figures.items() if row["events"] >= FEWEST}
+
+
+def _figures(inside: np.ndarray, person: np.ndarray) -> dict[str, Any]:
+    """Of events of a group (bool [2, 2, N]: plain and widened, start and duration; who they are of, int64 [N])."""
+    plain, wide = inside.mean(axis=-1).tolist()
+    error = [standard_error(one, person) for one in inside[1]]
+    people = len(np.unique(person))
+    return {"events": len(person), "people": people, "plain": plain, "wide": wide, "error": error}
+
+
+def standard_error(inside: np.ndarray, person: np.ndarray) -> float:
+    """Of the share of events inside (bool [N]), as between draws of other people: what one person has too many or too
+    few of is added up before it is squared."""
+    _, index = np.unique(person, return_inverse=True)
+    beyond = np.bincount(index, weights=inside - inside.mean())
+    few = len(beyond) / max(len(beyond) - 1, 1)
+    return float(np.sqrt(few * (beyond**2).sum()) / len(inside))
+
+
+def expect_by_chance(coverage: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """If every ± were right: how many figures would be within 2 and 5 points, and how far off they would be."""
+    errors = np.array([row["error"] for row in coverage.values()]).ravel()
+    near = {f"within_{round(100 * points)}": float(erf(points / errors / np.sqrt(2)).sum()) for points in (0.02, 0.05)}
+    return near | {"mean_off": float(errors.mean() * np.sqrt(2 / np.pi))}
 
 
 def _inside(model: HabitModel, visits: Any, place: np.ndarray, widths: Widths) -> np.ndarray:
@@ -122,7 +150,8 @@ def main() -> None:
             total[word] += counts
     doubt = {word: counts.tolist() for word, counts in total.items()}
     print(doubt, flush=True)
-    results = {"share": WITHIN, "coverage": measure_coverage(), "doubt": doubt}
+    coverage = measure_coverage()
+    results = {"share": WITHIN, "coverage": coverage, "by_chance": expect_by_chance(coverage), "doubt": doubt}
     write_result(RESULTS, results)
 
 

@@ -271,33 +271,44 @@ def test_two_thirds_of_what_comes_lie_within_the_spread_for_every_kind_and_any_n
     )  # too few to say
 
 
-def test_widened_spreads_are_those_of_the_calibration_week(life, model):
-    week = read_visits(between(life, 21, 28), SCHEMA, model.history.frame)
-    before = Habits.fit(read_visits(between(life, 0, 21), SCHEMA, model.history.frame))
-    place, _ = before.locate(week)
-    plain, wide = (usual(before, week, place, widths) for widths in (PLAIN, model.history.widths))
+def test_two_thirds_of_the_week_after_the_history_lie_within_the_spreads(life, model):
+    week = read_visits(between(life, 28, 35), SCHEMA, model.history.frame)
+    habits, last = model.history.habits, np.append(week.entity[1:] != week.entity[:-1], True)
+    week = week.take(np.flatnonzero(~last))  # whose length the end of the data cuts
+    place, _ = habits.locate(week)
+    plain, wide = (usual(habits, week, place, widths) for widths in (PLAIN, model.history.widths))
     known = place >= 0
     inside = np.abs(week.duration - wide.duration) <= wide.duration_spread + 1e-9
     assert inside[known].mean() == pytest.approx(0.683, abs=0.05)
     assert not np.allclose(plain.duration_spread[known], wide.duration_spread[known])
 
 
-def test_spreads_are_also_those_of_days_left_out_of_the_history(life, model):
-    """By hand: each visit of a whole history by a history without its day."""
+def test_a_kind_of_few_visits_is_drawn_towards_the_others():
+    """Of two kinds that are twice as wide, the one with 40 visits gets half of the way (as a factor), the other all."""
+    kind = np.r_[np.zeros(4000, int), np.ones(40, int), np.full(1000, 2)]
+    away = np.r_[np.linspace(0, 2, 4000), np.linspace(0, 4, 40), np.linspace(0, 4, 1000)]
+    factors = Widths.fit(np.tile(away, (2, 1)), kind, np.full(len(kind), 30), 3).by_kind[0]
+    np.testing.assert_allclose(factors[1:] / factors[0], [2**0.5, 2], rtol=0.1)
+
+
+def test_spreads_are_those_of_days_left_out_of_the_history(life, model):
+    """By hand: each visit of a whole history by a history without its day, known from the others and from as many more
+    as other days of its weekday have on average. Nobody's first visit is among them: nothing says when it began."""
     both = read_visits(between(life, 0, 28), SCHEMA, model.history.frame)
     whole = Habits.fit(both)
     place, known, ratio = days_left_out(whole)
-    rows = np.flatnonzero(whole.visit_late <= 0)
+    rows = np.flatnonzero(whole.visit_time > whole.visit_time.min())  # everybody's first stay begins with the data
     has_others = iter(range(len(place)))
     checked = 0
     for row in rows.tolist():
         own = int(np.searchsorted(whole.visit_offsets, row, side="right")) - 1
         first, last = whole.visit_offsets[own : own + 2]
-        others = int((whole.visit_day[first:last] != whole.visit_day[row]).sum())
+        days_away = whole.visit_day[first:last] - whole.visit_day[row]
+        others, like_it = int((days_away != 0).sum()), int(np.isin(days_away, [-21, -14, -7, 7, 14, 21]).sum())
         if not others:
             continue
         at = next(has_others)
-        assert (place[at], known[at]) == (own, others)
+        assert (place[at], known[at]) == (own, round(others + like_it / 3))
         if row % 40 == 0:
             mine = both.entity_key[both.entity] == whole.entity_key[whole.place_owner[own]]
             this = both.take(np.flatnonzero(mine & (both.time == whole.visit_time[row])))
@@ -308,3 +319,4 @@ def test_spreads_are_also_those_of_days_left_out_of_the_history(life, model):
             assert ratio[1, at] == pytest.approx(abs(this.duration[0] - told.duration[0]) / told.duration_spread[0])
             checked += 1
     assert checked > 5
+    assert next(has_others, None) is None

@@ -93,7 +93,6 @@ class HabitModel:
             some = compare(habits, population, recurrence, week.take(rows), period=period, counting=counting)
             comparisons.put(rows, some)
         inquiry = HistoryInquiry(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
-        normal, place = calibrates[week.row], habits.locate(week)[0]
         whole = Habits.fit(both)
         model = cls(
             schema,
@@ -103,7 +102,7 @@ class HabitModel:
             whole,
             counting,
             absorb_after,
-            fit_widths(habits, week.take(normal), place[normal], kinds_known, whole=whole),
+            fit_widths(whole, kinds_known),
         )
         return model, inquiry, comparisons.take(inquiry.order)
 

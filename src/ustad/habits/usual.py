@@ -27,7 +27,7 @@ from ustad.ties import lowered
 #: When people are at home, minute of the day.
 NIGHT = 180.0
 #: Visits of a history that are compared with its other days.
-MOST_SAMPLES = 8_000
+MOST_SAMPLES = 16_000
 #: More than there are kinds of places: an entity and a kind make one number.
 _MOST_KINDS = 1 << 20
 
@@ -102,27 +102,21 @@ def usual_end(habits: Habits, place: int, end: float, weekend: bool) -> float:
     return float(usual_start(ends[has_end], visits_near(ends[has_end], weight), end))
 
 
-def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int, *, whole: Habits) -> Widths:
-    """From visits of normal people that the history does not hold (`place` [N] as in `usual`), and from days of the
-    `whole` history, theirs included, each by the other days of it. The first tell how lives move on, the others how
-    well a history of that length knows them. What begins or ends unseen is left out."""
-    rows = np.flatnonzero((place >= 0) & (visits.early <= 0) & (visits.late <= 0))
-    at, own = place[rows], visits.take(rows)
-    times = _times(habits, at, own.minute, day_kinds(own.day, own.days_off) >= 5)
-    by_week = _in_spreads(own.minute, own.duration, times)
-    known_places, days, by_days = days_left_out(whole)
-    return Widths.fit(
-        np.concatenate([by_week, by_days], axis=1),
-        np.r_[habits.place_category[at], whole.place_category[known_places]],
-        np.r_[habits.place_count[at], days],
-        kinds,
-    )
+def fit_widths(habits: Habits, kinds: int) -> Widths:
+    """From days of the history, each by its other days: so a history as long as the one that is used is judged."""
+    place, visits, by_days = days_left_out(habits)
+    return Widths.fit(by_days, habits.place_category[place], visits, kinds)
 
 
 def days_left_out(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of visits of a history, SAMPLED at most, evenly: their place, how many visits to it other days hold, and how far
-    start and duration are from what those say, in its ±: int64 [N] twice, float64 [2, N]."""
-    observed_rows = np.flatnonzero((habits.visit_early <= 0) & (habits.visit_late <= 0))
+    """Of visits of a history, MOST_SAMPLES at most, evenly: their place, how many visits to it a whole history would
+    hold, and how far start and duration are from what the other days say, in its ±: int64 [N] twice, float64 [2, N].
+
+    What begins or ends unseen is left out, and so is the first visit of each entity: nothing before it says when it
+    began. Visits are counted as though the day were one more like the other days of its weekday: a place of every
+    Monday would be known from as many Mondays as there are, a place of a single visit from that one alone."""
+    is_observed = (habits.visit_early <= 0) & (habits.visit_late <= 0) & (habits.visit_previous != 0)
+    observed_rows = np.flatnonzero(is_observed)
     rows = observed_rows[:: max(1, -(-len(observed_rows) // MOST_SAMPLES))]
     place = np.searchsorted(habits.visit_offsets, rows, side="right") - 1
     history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
@@ -134,8 +128,15 @@ def days_left_out(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     times = in_parts(measure, len(rows))
     has_visits = times[:, 4] > 0
     place, rows, times = place[has_visits], rows[has_visits], times[has_visits]
+    like_it = times[:, 5] / np.maximum(_other_weeks(habits, rows, place), 1)
     away = _in_spreads(habits.visit_minute[rows], habits.visit_duration[rows], times[:, :4].T)
-    return place, times[:, 4].astype(np.int64), away
+    return place, np.floor(times[:, 4] + like_it + 0.5).astype(np.int64), away
+
+
+def _other_weeks(habits: Habits, rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """How many other days of the same weekday the history has of the entity, for each visit: int64 [N]."""
+    day, since = habits.visit_day[rows], np.maximum(habits.place_since, habits.known_since)[place]
+    return (habits.last_day - day) // 7 + np.maximum(day - since, 0) // 7
 
 
 def _in_spreads(minute: np.ndarray, duration: np.ndarray, times: np.ndarray) -> np.ndarray:

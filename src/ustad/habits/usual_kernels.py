@@ -188,12 +188,13 @@ def times_by_other_days(
     length_weight: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
     """What `usual_times` says of visits of a history (`rows` [N], at `place` [N]) by visits of other days alone, and
-    how many those are: float64 [N, 5]."""
-    result = np.full((len(rows), 5), np.nan)
+    how many those are, in all and on its weekday: float64 [N, 6]."""
+    result = np.full((len(rows), 6), np.nan)
     for i in range(len(rows)):
         row, low, high = rows[i], visit_offsets[place[i]], visit_offsets[place[i] + 1]
-        other = visit_day[low:high] != visit_day[row]
-        result[i, 4] = other.sum()
+        days_away = visit_day[low:high] - visit_day[row]
+        other = days_away != 0
+        result[i, 4], result[i, 5] = other.sum(), (other & (days_away % 7 == 0)).sum()
         if result[i, 4] > 0:
             times = usual_times(
                 np.zeros(1, np.int64), visit_minute[row : row + 1], visit_weekend[row : row + 1],

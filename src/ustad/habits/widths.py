@@ -1,7 +1,7 @@
 """How wide an expectation has to be: ± such that two thirds of what normal people do next lie within it.
 
-In go the times that histories expect of a calibration week and those that came; out come factors by kind of place and
-by how many visits to it are known. How few earlier visits vary says little of the next one: their ± grows.
+In go how far visits were from what the rest of their history says of them; out come factors by kind of place and by how
+many visits to it are known. How few earlier visits vary says little of the next one: their ± grows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ustad.habits.usual_kernels import WITHIN
 
 #: Edges between one visit known, two, three or four, five to nine, ten to nineteen, and more.
 EDGES = (2, 3, 5, 10, 20)
-#: Events that a factor of its own takes.
+#: Events that a factor of its own takes; of a kind with twice as many, two thirds of its difference from others count.
 ENOUGH = 40
 #: Half a day: no time of day is further from another, minutes.
 FURTHEST = 720.0
@@ -42,7 +42,7 @@ class Widths:
         for values, of_kind, of_visits in zip(ratio, widths.by_kind, widths.by_visits, strict=True):
             for _ in range(ROUNDS):
                 _match(of_visits, steps, values / of_kind[kind])
-                _match(of_kind, kind, values / of_visits[steps])
+                _match(of_kind, kind, values / of_visits[steps], doubt=ENOUGH)
         return widths
 
     def widen(self, spread: np.ndarray, kind: np.ndarray, visits: np.ndarray) -> np.ndarray:
@@ -62,10 +62,11 @@ class Widths:
         return min(start, FURTHEST) if start == start else start, duration
 
 
-def _match(factor: np.ndarray, group: np.ndarray, ratio: np.ndarray) -> None:
-    """Set the factor of each group with enough events to what two thirds of its differences stay within."""
+def _match(factor: np.ndarray, group: np.ndarray, ratio: np.ndarray, *, doubt: int = 0) -> None:
+    """Set the factor of each group with enough events to what two thirds of its differences stay within; nearer to 1,
+    as though `doubt` events more said 1."""
     is_finite = np.isfinite(ratio)
     for one in np.unique(group[is_finite]):
         mine = ratio[is_finite & (group == one)]
         if len(mine) >= ENOUGH:
-            factor[one] = max(float(np.quantile(mine, WITHIN)), 0.01)
+            factor[one] = max(float(np.quantile(mine, WITHIN)), 0.01) ** (len(mine) / (len(mine) + doubt))
