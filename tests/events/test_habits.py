@@ -234,12 +234,9 @@ def test_a_stay_that_midnight_cuts_is_not_odd_for_being_short():
 
     def length_of(end):
         cut = table.set_column(table.column_names.index("finished_at"), "finished_at", pa.array(end).cast(TIMESTAMP))
-        late = visits_of(cut, frame)
-        return late, compare(habits, population, Recurrence(), late, period=(0, 0)).terms["duration"]
+        return compare(habits, population, Recurrence(), visits_of(cut, frame), period=(0, 0)).terms["duration"]
 
-    (cut, least), (whole, given) = length_of(midnight), length_of(midnight - 1_000_000)
-    assert np.isinf(cut.late).all()
-    assert not whole.late.any()
+    least, given = length_of(midnight), length_of(midnight - 1_000_000)
     assert (least <= given + 1e-3).all()
     home = visits.minute > 1000  # nights at home, which usually last until the morning
     assert (given[home] - least[home] > 1.0).mean() > 0.9
@@ -344,11 +341,9 @@ def _naive_population(visits, kinds):
         place, kind, minute = (int(visits.entity[i]), int(visits.key[i])), visits.category[i], visits.minute[i]
         seldom, last = int(count[place] <= 4), minute + visits.duration[i]
         start[seldom, int(visits.weekday[i] >= 5), kind, int(minute / 30)] += 1
-        is_cut = round(last * 60) % 86_400 == 0  # an end that may be a day later counts as much as any such
-        if not is_cut:
+        if round(last * 60) % 86_400:
             end[seldom, int((visits.weekday[i] + last // 1440) % 7 >= 5), kind, int(last % 1440 / 30)] += 1
-        known_by = 40 / (40 + 1440) if is_cut else 1.0
-        length[seldom, kind, int(minute / 180), min(int(math.log1p(visits.duration[i]) / LONGEST * 44), 43)] += known_by
+        length[seldom, kind, int(minute / 180), min(int(math.log1p(visits.duration[i]) / LONGEST * 44), 43)] += 1
         whole[kind] += 1
         first[kind] += place not in known and visits.day[i] > middle
         known.add(place)

@@ -15,7 +15,7 @@ import numpy as np
 from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.events.encoded_row import ConversionError, as_microseconds, utc_offset, zone_named
 from ustad.events.observed import GAP_COLUMNS, OBSERVED, gap_minutes
-from ustad.events.visits import Frame, Visits, are_cut, kind_feature, place_feature, place_keys
+from ustad.events.visits import Frame, Visits, kind_feature, place_feature, place_keys
 from ustad.schema import EventSchema, Feature
 from ustad.tables import identity_hash
 
@@ -58,7 +58,6 @@ class VisitReader:
         kind, place = self.features_in(event)
         category, (x, y), duration = self._category(event, kind), self._flat(event, place), self._length(event)
         early, late = self._gaps(event)
-        minute = np.array([within / 60e6])
         return Visits(
             entity_ids=ids,
             entity_key=owner,
@@ -66,11 +65,11 @@ class VisitReader:
             key=self._key(event, owner, category),
             time=np.array([time]),
             day=np.array([day]),
-            minute=minute,
+            minute=np.array([within / 60e6]),
             weekday=np.array([(day + 3) % 7]),
             duration=np.array([duration]),
             early=np.array([early]),
-            late=np.where(are_cut(minute, np.array([duration])), np.inf, late),
+            late=np.array([late]),
             silent=np.array([_silence(event, duration)]),
             x=np.array([x]),
             y=np.array([y]),

@@ -112,7 +112,6 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
     x, y = _flat(events, schema, frame)
     category = _categories(events, schema, frame)
     duration, (early, late) = _durations(events, schema), read_gaps(events)
-    late = np.where(are_cut(clock.minute, duration), np.inf, late)
     return Visits(
         entity_ids=ids,
         entity_key=owner,

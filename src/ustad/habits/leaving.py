@@ -94,8 +94,7 @@ def ask_ends(
 
     hidden = habits.hidden_minutes(visits, habits.owners(visits)) if hidden is None else hidden
     ends = measure(visits, place)
-    among = np.isfinite(ends[:, 0])  # not where a table is cut
-    return least_over_intervals(ends, visits, place, hidden, measure=measure, among=among, spread=possible_ends)[:, 0]
+    return least_over_intervals(ends, visits, place, hidden, measure=measure, spread=possible_ends)[:, 0]
 
 
 def _ends_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ def compare_alone(
     place, key = place_and_key
     places, counts, keys = np.array([place]), np.array([count]), np.array([key], np.uint64)
     left = _left(habits, population, earlier)
-    if visits.early[0] != 0 or visits.late[0] != 0 or visits.silent[0] != 0 or math.isinf(visits.duration[0]):
+    if _has_other_times(visits):
         period = (since, int(visits.day[0]))
         return compare(
             habits, population, recurrence, visits, period=period, counting="past", counts=counts,
@@ -82,6 +82,14 @@ def compare_alone(
         left.place,
         left.at,
     )
+
+
+def _has_other_times(visits: Visits) -> bool:
+    """Whether the only visit may have begun earlier or lasted longer, or been several."""
+    duration, end = float(visits.duration[0]), float(visits.minute[0] + visits.duration[0])
+    if visits.early[0] != 0 or visits.late[0] != 0 or visits.silent[0] != 0 or math.isinf(duration):
+        return True
+    return end == end and round(end * 60.0) % (60.0 * DAY_MINUTES) == 0  # see `are_cut`
 
 
 def _new_kind(population: Population, category: int) -> float:

@@ -7,12 +7,12 @@ event; `whole` counts the period's visits to the place, later ones included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from ustad.events.visits import Visits, day_kinds
+from ustad.events.visits import Visits, are_cut, day_kinds
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits
 from ustad.habits.in_parts import in_parts
@@ -173,12 +173,14 @@ def _elsewhere(
 def _times(
     habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, hidden: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Start, duration and end; where one was not observed, each at the most usual time that it may have had."""
+    """Start, duration and end; where one was not observed, each at the most usual time that it may have had. What a
+    table cuts at midnight may have been longer."""
 
     def measure(some: Visits, at: np.ndarray) -> np.ndarray:
         return _times_as_given(habits, population, some, at)
 
-    values = least_over_intervals(measure(visits, place), visits, place, hidden, measure=measure)
+    late = np.where(are_cut(visits.minute, visits.duration), np.inf, visits.late)
+    values = least_over_intervals(measure(visits, place), replace(visits, late=late), place, hidden, measure=measure)
     values[~np.isfinite(visits.duration), 1] = np.nan
     ends = ask_ends(habits, population, visits, place, hidden=hidden)
     return {"start": values[:, 0], "duration": values[:, 1], "end": ends}
