@@ -38,7 +38,7 @@ from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.judges import learn_from, take_whole_week
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
-from ustad.periods import calibrating
+from ustad.lessons import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents, leading_share, threshold_for

@@ -30,7 +30,7 @@ from ustad.clock import local_time
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, zone_of
 from ustad.events.together import place_keys
-from ustad.evidence_source import Answers, Source
+from ustad.evidence_source import Answerer, Answers
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
@@ -111,7 +111,7 @@ def _find_together(place: np.ndarray, household: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Household(Source):
+class Household(Answerer):
     """The share of days on which the person is not alone at this hour, of events spent without the household."""
 
     values: dict[Any, float]

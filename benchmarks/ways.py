@@ -29,7 +29,7 @@ from questions import SCHEMA, TOWNS, Town, measure_scores
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.evidence_source import Answers, Source
+from ustad.evidence_source import Answerer, Answers
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
 from ustad.judges import take_whole_week
@@ -121,7 +121,7 @@ class Known:
 
 
 @dataclass
-class Ways(Source):
+class Ways(Answerer):
     """What is answered about the stay that a trip leads to."""
 
     values: dict[int, dict[str, float]]

@@ -21,16 +21,16 @@ from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config
 from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
+from ustad.evidence_source import Source
 from ustad.files import as_table
 from ustad.frames import without_index
 from ustad.judges import Trainer, check_calendar, describe, has_network, load_judge, paper_judge
+from ustad.lessons import Lessons, split_entities
 from ustad.periods import (
-    Lessons,
     adopt_extraction,
     as_data,
     check_extraction,
     scored_days,
-    split_entities,
     training_periods,
 )
 from ustad.schema import EventSchema, mobility_schema, plural
@@ -96,12 +96,11 @@ class Detector:
         check_calendar(self.config, calendar)
         lessons = self.prepare(data, start, everything)
         self.encoder, self._days_off = lessons.encoder, lessons.days_off(calendar)
-        trainer = self._trainer(directory, resume, start.judge if start is not None else None)
-        self.judge, training = trainer.fit(lessons)
-        self.facts = {**self._facts(lessons), **training, **self.judge.facts()}
+        self.judge = self._trainer(directory, resume, start._judge().sources if start is not None else ()).fit(lessons)
+        self.facts = {**self._facts(lessons), **self.judge.facts()}
         return self
 
-    def _trainer(self, directory: Path | None, resume: bool, start: Judge | None) -> Trainer:
+    def _trainer(self, directory: Path | None, resume: bool, start: tuple[Source, ...]) -> Trainer:
         return Trainer(
             self.config, self.device, directory=directory, resume=resume, start=start, days_off=self._days_off
         )

@@ -10,7 +10,8 @@ import pytest
 
 from ustad.card import card
 from ustad.detector import Detector
-from ustad.periods import split_entities, training_periods
+from ustad.lessons import split_entities
+from ustad.periods import training_periods
 from ustad.scoring.alerts import AlertRule
 from ustad.tables import TIMESTAMP, DataError
 from ustad.torch_device import choose_device

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 from ustad.config import ConfigError
 from ustad.distribution import UNSURE, Distribution, Tail
 from ustad.events.together import PairTails
-from ustad.evidence_source import Answers, Arrays, HistorySource, Source
+from ustad.evidence_source import Answers, Arrays, HistorySource, OtherSource, Source, VisitInquiry
 from ustad.files import set_columns
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
@@ -86,7 +86,7 @@ class AddingJudge:
     """Sources, and what their answers about normal events are like."""
 
     history: HistorySource  # keeps what is known of entities, and answers questions itself
-    others: tuple[Source, ...]
+    others: tuple[OtherSource, ...]
     looks: Looks
     agents: AgentReference
     counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
@@ -96,8 +96,8 @@ class AddingJudge:
     @classmethod
     def fit(
         cls,
-        sources: tuple[HistorySource, tuple[Source, ...]],
-        week: Any,
+        sources: tuple[HistorySource, tuple[OtherSource, ...]],
+        week: VisitInquiry,
         answers: Sequence[Answers],
         calibrates: np.ndarray,
         *,
@@ -308,10 +308,9 @@ class AddingJudge:
 
     @classmethod
     def load(
-        cls, history: HistorySource, others: tuple[Source, ...], content: tuple[Mapping[str, Any], Mapping[str, Any]]
+        cls, history: HistorySource, others: tuple[OtherSource, ...], tensors: Arrays, facts: Mapping[str, Any]
     ) -> AddingJudge:
         """From loaded sources and what `read_judge` says."""
-        tensors, facts = content
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
         weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
         looks = Looks.from_tensors(tensors, facts, weights)
@@ -358,7 +357,7 @@ def first_known(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _period(inquiry: Any) -> Period:
+def _period(inquiry: VisitInquiry) -> Period:
     """The events of an inquiry, as tests of entities see them."""
     visits = inquiry.visits
     return Period(inquiry.entity, visits.entity_key, visits.day[inquiry.order], inquiry.test_days)

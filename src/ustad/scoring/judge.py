@@ -74,6 +74,9 @@ class Judge(Protocol):
     def schema(self) -> EventSchema: ...
 
     @property
+    def sources(self) -> tuple[Source, ...]: ...
+
+    @property
     def reference(self) -> int:
         """How many normal events the p-values rest on."""
 
