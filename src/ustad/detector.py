@@ -96,7 +96,9 @@ class Detector:
         check_calendar(self.config, calendar)
         lessons = self.prepare(data, start, everything)
         self.encoder, self._days_off = lessons.encoder, lessons.days_off(calendar)
-        self.judge = self._trainer(directory, resume, start._judge().sources if start is not None else ()).fit(lessons)
+        self.judge = self._trainer(directory, resume, start.require_judge().sources if start is not None else ()).fit(
+            lessons
+        )
         self.facts = {**self._facts(lessons), **self.judge.facts()}
         return self
 
@@ -179,7 +181,7 @@ class Detector:
     def _run(self, data: Any, context: Any, everything: bool, request: Request, *, entities: int | None) -> ScoredParts:
         events, earlier = self._scored_part(data, context, everything)
         return ScoredParts(
-            self._judge(),
+            self.require_judge(),
             events,
             earlier,
             request,
@@ -241,14 +243,14 @@ class Detector:
         if absent or not entities:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
-        self.judge = self._judge().forget(entities)
+        self.judge = self.require_judge().forget(entities)
         self.facts = {**self.facts, **self.judge.facts()}
         return self
 
     def knows(self, entities: Any) -> np.ndarray:
         """Of which of these entities something is kept: bool [n]."""
         hashes = identity_hash(entities)
-        return np.isin(hashes, self._judge().knows(hashes))
+        return np.isin(hashes, self.require_judge().knows(hashes))
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
@@ -259,7 +261,7 @@ class Detector:
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
         model_files.write_encoder(place, self._encoder(), self.config, self.trips)
-        self._judge().save(place)
+        self.require_judge().save(place)
         model_files.write_facts(
             place, self.facts, self.config, self.schema, scores_by=describe(self.config, self.schema)
         )
@@ -293,7 +295,8 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.encoder
 
-    def _judge(self) -> Judge:
+    def require_judge(self) -> Judge:
+        """The judge of a detector that is fitted."""
         if self.judge is None:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.judge
