@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,7 @@ TENSORS, FACTS = "habits.safetensors", "habits.json"
 #: The array of pairs of people there.
 TOGETHER = "together"
 T = TypeVar("T")
+History = TypeVar("History", bound=HistorySource)
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class AddingJudge:
+class AddingJudge(Generic[History]):
     """Sources, and what their answers about normal events are like."""
 
-    history: HistorySource  # keeps what is known of entities, and answers questions itself
+    history: History  # keeps what is known of entities, and answers questions itself
     others: tuple[OtherSource, ...]
     looks: Looks
     agents: AgentReference
@@ -96,25 +97,26 @@ class AddingJudge:
     @classmethod
     def fit(
         cls,
-        sources: tuple[HistorySource, tuple[OtherSource, ...]],
+        sources: tuple[History, tuple[OtherSource, ...]],
         week: VisitInquiry,
         answers: Sequence[Answers],
         calibrates: np.ndarray,
         *,
         without: tuple[str, ...] = (),
-    ) -> AddingJudge:
+    ) -> Self:
         """Calibrate on what the sources answer about a week of normal events; `calibrates` says of each whether it
         does. Questions `without` are left out."""
         raw = {name: values for name, values in _join(answers, "raw").items() if name not in without}
         history, others = sources
+        both: tuple[Source, ...] = (history, *others)
         period = _period(week)
         groups = Groups.of(period.entity, period.entity_key, calibrates)
-        weights = unit_weights(source.looks for source in (history, *others))
+        weights = unit_weights(source.looks for source in both)
         looks, score = Looks.of_week(raw, first_known(one.doubt for one in answers), groups, weights)
         is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
         agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
-        beside = _fit_beside((history, *others), answers)
+        beside = _fit_beside(both, answers)
         together = PairTails.of_week(week.table, history.schema, history.find_new(answers[0]))
         looks = replace(looks, remaining=history.share_remaining(week))
         return cls(history, others, looks, agents, tuple(counts), beside, together)
@@ -279,7 +281,7 @@ class AddingJudge:
     def knows(self, entities: np.ndarray) -> np.ndarray:
         return np.r_[self.history.entity_key, self.agents.entity_key]
 
-    def forget(self, entities: Sequence[Any]) -> AddingJudge:
+    def forget(self, entities: Sequence[Any]) -> Self:
         """Without histories and reference weeks; what is normal stays, in which nobody can be told apart."""
         others = tuple(source.forget(entities) for source in self.others)
         return replace(self, history=self.history.forget(entities), others=others, agents=self.agents.forget(entities))
@@ -290,7 +292,7 @@ class AddingJudge:
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         return self.history.name_places(stays, radius_m)
 
-    def with_histories(self, table: pa.Table) -> AddingJudge:
+    def with_histories(self, table: pa.Table) -> Self:
         return replace(self, history=self.history.with_histories(table))
 
     def save(self, place: Path) -> None:
@@ -307,14 +309,13 @@ class AddingJudge:
         (place / FACTS).write_text(json.dumps(facts))
 
     @classmethod
-    def load(
-        cls, history: HistorySource, others: tuple[OtherSource, ...], tensors: Arrays, facts: Mapping[str, Any]
-    ) -> AddingJudge:
+    def load(cls, history: History, others: tuple[OtherSource, ...], tensors: Arrays, facts: Mapping[str, Any]) -> Self:
         """From loaded sources and what `read_judge` says."""
+        sources: tuple[Source, ...] = (history, *others)
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
-        weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
+        weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in sources)
         looks = Looks.from_tensors(tensors, facts, weights)
-        names = [name for source in (history, *others) for name in source.beside if f"final.{name}.values" in tensors]
+        names = [name for source in sources for name in source.beside if f"final.{name}.values" in tensors]
         beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
         together = PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
         return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside, together)
