@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.clock import microseconds
 from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
@@ -48,7 +49,6 @@ MOST_ENTITIES = 4096
 LOOKED_AT = 128
 #: Fewer events than this are judged one by one in less time than together.
 LEAST_TOGETHER = 12
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass
@@ -362,6 +362,6 @@ def _column(values: list[Any], is_time: bool) -> pa.Array:
     if not is_time:
         return pa.array(values)
     if all(v is None or (isinstance(v, datetime) and v.tzinfo is not None) for v in values):
-        moments = [None if v is None else (v - _EPOCH) // _MICROSECOND for v in values]
+        moments = [None if v is None else microseconds(v) for v in values]
         return pa.array(moments, TIMESTAMP)
     return pa.array(values).cast(TIMESTAMP)

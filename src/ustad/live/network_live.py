@@ -11,7 +11,7 @@ import dataclasses
 from collections import ChainMap, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from ustad.clock import microseconds
 from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Features, periods
@@ -38,7 +39,6 @@ from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
 
 
@@ -321,7 +321,7 @@ def _fields(arrays: EventArrays, rows: slice | np.ndarray) -> list[np.ndarray]:
 def _column(values: list[Any], is_time: bool) -> pa.Array:
     """A column of two or fewer values. Moments go through integers: asking a library for their zone is slow."""
     if is_time and all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
-        return pa.array([(v - _EPOCH) // timedelta(microseconds=1) for v in values], pa.int64()).cast(TIMESTAMP)
+        return pa.array([microseconds(v) for v in values], pa.int64()).cast(TIMESTAMP)
     return pa.array(values)
 
 
