@@ -33,7 +33,7 @@ from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Reasons, Request, Span
 from ustad.scoring.scored_parts import choose_alerts, report_scores
 from ustad.tables import DataError, OnError
-from ustad.triage.export import write_alerts_csv, write_alerts_geojson
+from ustad.triage.export import write_alerts
 from ustad.trip_features import COLUMNS
 
 
@@ -223,9 +223,7 @@ def _export(out: Place, detector: Detector) -> None:
     events = pa_dataset.dataset(parts, format="parquet", filesystem=out.filesystem)
     alert_rows = events.to_table(filter=pa_dataset.field("alert"))
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
-        write_alerts_csv(alert_rows, Path(folder) / "alerts.csv")
-        if any(f.kind == "place" for f in detector.schema.features):
-            write_alerts_geojson(alert_rows, detector.schema, Path(folder) / "alerts.geojson")
+        write_alerts(alert_rows, detector.schema, Path(folder))
         out.take_in(Path(folder))
 
 

@@ -39,6 +39,8 @@ from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
+#: Of the events of windows, embeddings of so many bytes are kept.
+CACHE_BYTES = 256 << 20
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
 
 
@@ -69,7 +71,6 @@ class LiveScorer:
         p_value: float = DEFAULT_P_VALUE,
         neighbours: Literal["auto", "exact", "approximate"] = "auto",
         *,
-        cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
         judge = make_causal(judge)
@@ -84,7 +85,7 @@ class LiveScorer:
         self._rows, self._judge = RowEncoder(model.encoder), RowJudge(judge)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
-        self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
+        self._kept = max(256, CACHE_BYTES // (4 * network.config.width * (self._samples + 1)))
         reference = model.neighbours
         self._approximate = neighbours == "approximate" or (
             neighbours == "auto" and reference is not None and live_through_lists(len(reference), self.device)
