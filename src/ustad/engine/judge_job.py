@@ -17,10 +17,11 @@ from ustad.distribution import Ranks
 from ustad.engine.cluster import import_ray
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
+from ustad.files import floats
 from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.score_table import MEASURED_COLUMN, read_measurements
-from ustad.scoring.scored_parts import floats, report_scores, tell_part
+from ustad.scoring.scored_parts import report_scores, tell_part
 
 if TYPE_CHECKING:
     from ustad.engine.score_job import Plan

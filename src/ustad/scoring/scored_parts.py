@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ustad.dataset import event_days
 from ustad.distribution import Ranks
-from ustad.files import as_table, set_columns
+from ustad.files import as_table, floats, set_columns
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scores import Scores
@@ -241,8 +241,3 @@ def tell_part(
     event_scores = set_columns(event_scores, alert=alert)
     events, agents = judge.tell(event_scores, agents, standing, span=run.span, request=run.request)
     return finish_part(judge.schema, events, agents, details=run.request.details)
-
-
-def floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Float32 with NaN for null."""
-    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)

@@ -23,7 +23,7 @@ from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visit_counts import VisitCounts
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows, periods
 from ustad.evidence_source import Answers, Arrays, Inquiry, MeasuredSource, ModelContent, SourceFit, Training
-from ustad.files import set_columns
+from ustad.files import floats, set_columns
 from ustad.lessons import Lessons
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
@@ -119,8 +119,8 @@ class PaperNetwork(MeasuredSource):
 
     def read_answers(self, events: pa.Table, measurements: pa.Table) -> Answers:
         terms = scored_terms(self.encoder)
-        raw = {question: _float32(measurements[column]) for question, column in self.answer_columns.items()}
-        au, eu = ([_float32(measurements[f"{what}_{name}"]) for name in terms] for what in ("au", "eu"))
+        raw = {question: floats(measurements[column]) for question, column in self.answer_columns.items()}
+        au, eu = ([floats(measurements[f"{what}_{name}"]) for name in terms] for what in ("au", "eu"))
         shape = (len(terms), len(events))
         noise, doubt = (np.nansum(np.reshape(one, shape).astype(np.float64), axis=0) for one in (au, eu))
         return Answers(raw, noise, doubt, facts=(events, measurements))
@@ -276,7 +276,3 @@ def embed_reference(
     visible = config.scoring.knn_target == "visible"
     embeddings = embed_events(network, EventTensors(arrays, device), queries, visible)
     return Reference(embeddings, owners(arrays)[queries.target])
-
-
-def _float32(column: pa.ChunkedArray) -> np.ndarray:
-    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)
