@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ustad.distribution import UNSURE
 from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
 from ustad.evidence_source import Answers, OneAnswer, expected_numbers
@@ -28,7 +27,8 @@ from ustad.live.one_judgement import add_sentences, join_numbers, plain_value
 from ustad.live.prepared_event import LiveEvent
 from ustad.scoring.adding_judge import Judgement, first_known, p_values
 from ustad.scoring.evidence import evidence_of_one
-from ustad.ties import first_highest, raised
+from ustad.scoring.judge import find_leads, last_kinds
+from ustad.ties import raised
 
 if TYPE_CHECKING:
     from ustad.live.habit_live import HabitLive
@@ -167,21 +167,14 @@ def _judge(
     }
     surprise, looks, score = live.looks.weigh({**terms, **answers})
     shares = live.looks.share(looks, surprise)
-    leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
+    leads = find_leads(shares)
     about = np.array([live.about.get(name) for name in leads], dtype=object)
-    kind = np.full(len(leads), "predictable", dtype=object)
-    if live.looks.doubt is not None:
-        kind[np.nan_to_num(live.looks.doubt.log10_tail(_doubt(events))) <= raised(UNSURE)] = "unsure"
-    kind = _with_words(kind, live.history.find_kinds(Answers({}, facts=facts), leads, about))
+    kinds = [live.history.find_kinds(Answers({}, facts=facts), leads, about)]
     for n, one in enumerate(live.others):
-        words = [one.find_kind(event.answers[n], *lead) for event, *lead in zip(events, leads, about, strict=True)]
-        kind = _with_words(kind, np.array(words, dtype=object))
+        own = [one.find_kind(event.answers[n], *lead) for event, *lead in zip(events, leads, about, strict=True)]
+        kinds.append(np.array(own, dtype=object))
+    kind = last_kinds(kinds, live.looks.is_unsure(_doubt(events), len(events)))
     return Judgement(surprise, looks, shares, score, kind, live.about, facts.entity_ids, facts.entity, {}, ())
-
-
-def _with_words(kind: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The source's words where it has one."""
-    return np.where(words == None, kind, words)  # noqa: E711  # of each element
 
 
 def _doubt(events: Sequence[LiveEvent]) -> np.ndarray:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from safetensors.numpy import load_file, save_file
 
 from ustad.config import ConfigError
-from ustad.distribution import UNSURE, Distribution, Tail
+from ustad.distribution import Distribution, Tail
 from ustad.events.together import PairTails
 from ustad.evidence_source import Answers, Arrays, HistorySource, OtherSource, Source, VisitInquiry
 from ustad.files import set_columns
@@ -39,7 +39,6 @@ from ustad.scoring.judge import Request, Span, find_kinds, find_leads, worst_row
 from ustad.scoring.looks import Groups, Looks, minus_log10_p, unit_weights
 from ustad.scoring.score_table import add_measurements, make_agent_table
 from ustad.tables import agent_codes
-from ustad.ties import raised
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
@@ -164,6 +163,7 @@ class AddingJudge(Generic[History]):
         answers = tuple(source.answer(inquiry) for source in self.sources)
         surprise, looks, score = self.looks.weigh(_join(answers, "raw"))
         shares = self.looks.share(looks, surprise)
+        is_unsure = self.looks.is_unsure(first_known(one.doubt for one in answers), len(score))
         period = _period(inquiry)
         agents = self.agents.judge(score, period, _join(answers, "tests")) | _join(answers, "evidence")
         return Judgement(
@@ -171,20 +171,13 @@ class AddingJudge(Generic[History]):
             looks,
             shares,
             score,
-            find_kinds(self.sources, answers, find_leads(shares), self._is_unsure(answers, len(score))),
+            find_kinds(self.sources, answers, find_leads(shares), is_unsure),
             self.about,
             inquiry.visits.entity_ids,
             period.entity,
             agents,
             answers,
         )
-
-    def _is_unsure(self, answers: Sequence[Answers], rows: int) -> np.ndarray:
-        """Where doubt is among its reference's highest 5 %: bool [N]."""
-        doubt = first_known(one.doubt for one in answers)
-        if doubt is None or self.looks.doubt is None:
-            return np.zeros(rows, bool)
-        return np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)
 
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
