@@ -34,16 +34,16 @@ def slacks(values: np.ndarray, floor: float = ABSOLUTE) -> np.ndarray:
     return RELATIVE * np.minimum(np.abs(values), _LARGEST) + floor
 
 
-def lowered(values: Numbers) -> Numbers:
-    """The least numbers that still equal these: `x >= lowered(y)` says that x is at least y."""
-    return values - (slacks(values) if isinstance(values, np.ndarray) else slack(values))
-
-
-def raised(values: Numbers, floor: float = ABSOLUTE) -> Numbers:
-    """The largest numbers that still equal these: `x <= raised(y)` says that x is at most y.
+def lowered(values: Numbers, floor: float = ABSOLUTE) -> Numbers:
+    """The least numbers that still equal these: `x >= lowered(y)` says that x is at least y.
 
     P-values have no `floor` (0): among them 1e-20 and 1e-15 are far apart.
     """
+    return values - (slacks(values, floor) if isinstance(values, np.ndarray) else slack(values, floor))
+
+
+def raised(values: Numbers, floor: float = ABSOLUTE) -> Numbers:
+    """The largest numbers that still equal these: `x <= raised(y)` says that x is at most y."""
     return values + (slacks(values, floor) if isinstance(values, np.ndarray) else slack(values, floor))
 
 
