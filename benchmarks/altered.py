@@ -41,14 +41,14 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset, Split
 from ustad.distribution import FOLDS
 from ustad.events.visits import read_visits
-from ustad.evidence_source import Answers, Arrays, Source
+from ustad.evidence_source import Answerer, Answers, Arrays
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.stages import HistoryInquiry
 from ustad.lab.evaluation.detection_metrics import auroc
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents
 
@@ -128,7 +128,7 @@ def learn(lessons: Iterable[Lesson], groups: Iterable[int], sight: Sight) -> His
 
 
 @dataclass
-class Altered(Source):
+class Altered(Answerer):
     """The model as a source of evidence."""
 
     habits: HabitSource
@@ -186,7 +186,7 @@ class Trial:
     def judge_rule(self) -> AddingJudge:
         return AddingJudge.fit((self.habits, ()), self.inquiry, [self.answers], self.calibrates)
 
-    def learn_altered(self, sight: Sight) -> tuple[Source, Answers]:
+    def learn_altered(self, sight: Sight) -> tuple[Answerer, Answers]:
         """The model, and what it says of the real week: of nobody whom it has learnt from."""
         visits = self.inquiry.visits
         raw = by_visit(self.inquiry, self.answers.raw) | plain_facts(self.inquiry.history.trained_habits, visits)
@@ -199,7 +199,7 @@ class Trial:
         source = Altered(self.habits, learn(self.lessons, range(FOLDS), sight), sight)
         return source, Answers({"altered": odds[self.inquiry.order]})
 
-    def judge_altered(self, source: Source, answers: Answers, without: tuple[str, ...] = ()) -> AddingJudge:
+    def judge_altered(self, source: Answerer, answers: Answers, without: tuple[str, ...] = ()) -> AddingJudge:
         """The rule with the log-odds; or these alone, without its own questions."""
         both = [self.answers, answers]
         return AddingJudge.fit((self.habits, (source,)), self.inquiry, both, self.calibrates, without=without)

@@ -32,7 +32,7 @@ from ustad.events.together import FEW, PairTails, count_people, few_visits, firs
 from ustad.habits.habit_source import HabitSource
 from ustad.lab.evaluation.detection_metrics import average_precision
 from ustad.lab.red_team import SecondTeam
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents

@@ -35,8 +35,8 @@ from ustad.habits.questions import TERMS
 from ustad.judges import learn_from
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.lessons import calibrating
 from ustad.network.inference.memory_terms import RAW
-from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, Judgement
 from ustad.scoring.entity_tests import combine_tests, top_mean

@@ -16,7 +16,7 @@ import torch
 
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.network.inference.memory_model import NetworkSource
+from ustad.network.inference.memory_model import NetworkAnswers
 from ustad.simulate import simulate_tables
 from ustad.simulate.presets import VARIANTS
 
@@ -88,7 +88,7 @@ def _weeks(table: pa.Table) -> dict[int, bytes]:
 
 
 @dataclass
-class StoredTerms(NetworkSource):
+class StoredTerms(NetworkAnswers):
     """A source that answers what a network said before: (history, events, what came before) → answers."""
 
     stored: Callable[..., dict[str, np.ndarray]]

@@ -40,13 +40,13 @@ from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
 from ustad.judges import learn_from
+from ustad.lessons import calibrating
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
 from ustad.live.sharded_live import ShardedLive
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.network.inference.sampling import Samples, sample
-from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.trip_features import TripFeatures

@@ -37,7 +37,7 @@ from ustad.habits.usual_kernels import WITHIN
 from ustad.habits.widths import Widths
 from ustad.judges import learn_from
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables

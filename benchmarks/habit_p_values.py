@@ -39,7 +39,7 @@ from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.judges import learn_from
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
-from ustad.periods import STOPPING, calibrating, take_whole_week
+from ustad.lessons import STOPPING, calibrating, take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.scoring.incidents import find_incidents, leading_share, threshold_for

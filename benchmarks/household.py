@@ -30,10 +30,10 @@ from ustad.clock import local_time
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, zone_of
 from ustad.events.together import place_keys
-from ustad.evidence_source import Answers, Source
+from ustad.evidence_source import Answerer, Answers
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.tables import agent_codes
@@ -111,7 +111,7 @@ def _find_together(place: np.ndarray, household: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Household(Source):
+class Household(Answerer):
     """The share of days on which the person is not alone at this hour, of events spent without the household."""
 
     values: dict[Any, float]

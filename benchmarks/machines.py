@@ -32,9 +32,9 @@ from ustad.config import Config
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
 from ustad.judges import learn_from
+from ustad.lessons import calibrating, take_whole_week
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
-from ustad.periods import calibrating, take_whole_week
 from ustad.scores import join_details
 from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.judge import Request

@@ -31,8 +31,8 @@ from ustad import progress
 from ustad.dataset import event_days
 from ustad.judges import learn_from
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.lessons import calibrating
 from ustad.live.habit_live import HabitLive
-from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import AddingJudge, p_values
 from ustad.simulate.presets import get_preset

@@ -37,9 +37,10 @@ from ustad.dataset import Dataset
 from ustad.detector import Detector, choose_device
 from ustad.events.encoder import Encoder
 from ustad.events.visits import read_visits
+from ustad.evidence_source import Training
 from ustad.habits.history import Habits
+from ustad.lessons import Lessons, split_entities
 from ustad.network.inference.memory_model import MemoryModel
-from ustad.periods import split_entities
 from ustad.schema import mobility_schema
 
 
@@ -142,8 +143,8 @@ def _trained(
     """The preset's memory network, stopped early by its half of the entities."""
     config = Config.preset("best", **{"training.max_minutes": options.minutes, **changes})
     schema = mobility_schema("none", config.model.trip_size, config.model.log_duration)
-    stopping = split_entities(validation, schema.entity)[0]
-    model = MemoryModel.fit(train, stopping, Encoder.fit(train, schema), config, choose_device(options.device))
+    lessons = Lessons(Encoder.fit(train, schema), train, *split_entities(validation, schema.entity))
+    model = MemoryModel.fit(lessons, Training(config, choose_device(options.device))).source
     result = model.result
     assert result is not None
     losses = [round(v, 4) for v in result.losses]

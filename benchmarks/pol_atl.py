@@ -36,9 +36,9 @@ from ustad.habits.history import Habits
 from ustad.judges import learn_from
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.lessons import calibrating
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
-from ustad.periods import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.entity_tests import top_mean
 

@@ -38,7 +38,7 @@ from ustad.judges import learn_from
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.gps import count_true
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
-from ustad.periods import calibrating, take_whole_week
+from ustad.lessons import calibrating, take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incidents import find_incidents

@@ -30,8 +30,9 @@ from ustad.events.windows import EventTensors, Queries, make_queries, make_windo
 from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
+from ustad.network.inference.paper_network import PaperNetwork
 from ustad.network.inference.sampling import embed_events, sample
-from ustad.paper_fitting import fit_reference, make_causal
+from ustad.paper_fitting import calibrate, make_causal
 from ustad.schema import mobility_schema
 from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
@@ -179,9 +180,7 @@ def measure_live(
     table = make_table(6, 14, seed=5)
     day = table["started_at"].cast(pa.int64()).to_numpy() // DAY_US - FIRST_DAY
     early = table.filter(pa.array(day < 6))
-    judge = fit_reference(
-        network, encoder, config, early, calibration=early, calibration_first_day=FIRST_DAY + 4, device=device
-    )
+    judge = calibrate(PaperNetwork.of_events(network.to(device), encoder, config, early), early, FIRST_DAY + 4)
     judge.source.neighbours = reference = Reference(
         cloud(references, config.model.width, 3), np.zeros(references, np.int64)
     )

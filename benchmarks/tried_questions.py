@@ -32,7 +32,7 @@ from ustad.habits.kernels import apart, bell
 from ustad.habits.questions import LOOKS
 from ustad.habits.stages import HistoryInquiry
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.entity_tests import AgentReference, Period, combine_tests
 from ustad.scoring.incidents import find_incidents

@@ -29,11 +29,11 @@ from questions import SCHEMA, TOWNS, Town, measure_scores
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.evidence_source import Answers, Source
+from ustad.evidence_source import Answerer, Answers
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.stages import HistoryInquiry
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.scoring.adding_judge import AddingJudge, Judgement, p_values
 from ustad.scoring.incidents import find_incidents
 
@@ -121,7 +121,7 @@ class Known:
 
 
 @dataclass
-class Ways(Source):
+class Ways(Answerer):
     """What is answered about the stay that a trip leads to."""
 
     values: dict[int, dict[str, float]]

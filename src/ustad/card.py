@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from ustad.config import Config
 from ustad.schema import EventSchema, plural
 
@@ -16,14 +13,6 @@ VALIDATION = {
     "memory": "a quarter of the {} for early stopping, the others for calibration",
     "dual": "half of the {} for early stopping, half for calibration",
 }
-
-
-def area(events: pa.Table) -> dict[str, float]:
-    bounds = {}
-    for name in ("lat", "lon"):
-        low, high = np.nanquantile(events[name].to_numpy(), [0.001, 0.999])
-        bounds[f"{name}_min"], bounds[f"{name}_max"] = round(float(low), 2), round(float(high), 2)
-    return bounds
 
 
 def card(facts: dict[str, Any], config: Config, schema: EventSchema, scores_by: str) -> str:

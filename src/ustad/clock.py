@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache, cached_property
 from zoneinfo import ZoneInfo
 
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from ustad.tables import TIMESTAMP, DataError, agent_codes
 
 EPOCH = date(1970, 1, 1)
+_START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 MICROSECONDS_PER_DAY = 86_400_000_000
 DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -29,6 +30,16 @@ def iso_date(day: int) -> str:
     '2024-05-20'
     """
     return (EPOCH + timedelta(days=int(day))).isoformat()
+
+
+def microseconds(moment: datetime) -> int:
+    """Of a moment with its zone, since 1970."""
+    return (moment - _START) // _MICROSECOND
+
+
+def moment_at(microseconds: int) -> datetime:
+    """The inverse, in UTC."""
+    return _START + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,16 @@ from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config
 from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
+from ustad.evidence_source import Source
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.judges import Trainer, check_calendar, describe, has_network, is_by_paper, load_judge, paper_judge
+from ustad.judges import Trainer, check_calendar, describe, divide_periods, has_network, load_judge, paper_judge
+from ustad.lessons import Lessons
 from ustad.periods import (
-    STOPPING,
-    Lessons,
     adopt_extraction,
     as_data,
     check_extraction,
     scored_days,
-    split_entities,
-    take_whole_week,
     training_periods,
 )
 from ustad.schema import EventSchema, mobility_schema, plural
@@ -98,12 +96,13 @@ class Detector:
         check_calendar(self.config, calendar)
         lessons = self.prepare(data, start, everything)
         self.encoder, self._days_off = lessons.encoder, lessons.days_off(calendar)
-        trainer = self._trainer(directory, resume, start.judge if start is not None else None)
-        self.judge, training = trainer.fit(lessons)
-        self.facts = {**self._facts(lessons), **training, **self.judge.facts()}
+        self.judge = self._trainer(directory, resume, start.require_judge().sources if start is not None else ()).fit(
+            lessons
+        )
+        self.facts = {**self._facts(lessons), **self.judge.facts()}
         return self
 
-    def _trainer(self, directory: Path | None, resume: bool, start: Judge | None) -> Trainer:
+    def _trainer(self, directory: Path | None, resume: bool, start: tuple[Source, ...]) -> Trainer:
         return Trainer(
             self.config, self.device, directory=directory, resume=resume, start=start, days_off=self._days_off
         )
@@ -128,12 +127,9 @@ class Detector:
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration, model.ends_seen)
         if start is not None:
             check_same_events(schema, start.schema)
-        one_in = 2
-        if not is_by_paper(self.config):
-            train, validation = take_whole_week(train, validation, schema)
-            one_in = STOPPING
+        train, *groups = divide_periods(self.config, train, validation, schema)
         encoder = start._encoder() if start else Encoder.fit(train, schema, self.config.model.scaling)
-        return Lessons(encoder, train, *split_entities(validation, schema.entity, one_in))
+        return Lessons(encoder, train, *groups)
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(
@@ -186,7 +182,7 @@ class Detector:
     def _run(self, data: Any, context: Any, everything: bool, request: Request, *, entities: int | None) -> ScoredParts:
         events, earlier = self._scored_part(data, context, everything)
         return ScoredParts(
-            self._judge(),
+            self.require_judge(),
             events,
             earlier,
             request,
@@ -248,14 +244,14 @@ class Detector:
         if absent or not entities:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
-        self.judge = self._judge().forget(entities)
+        self.judge = self.require_judge().forget(entities)
         self.facts = {**self.facts, **self.judge.facts()}
         return self
 
     def knows(self, entities: Any) -> np.ndarray:
         """Of which of these entities something is kept: bool [n]."""
         hashes = identity_hash(entities)
-        return np.isin(hashes, self._judge().knows(hashes))
+        return np.isin(hashes, self.require_judge().knows(hashes))
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
@@ -266,7 +262,7 @@ class Detector:
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
         model_files.write_encoder(place, self._encoder(), self.config, self.trips)
-        self._judge().save(place)
+        self.require_judge().save(place)
         model_files.write_facts(
             place, self.facts, self.config, self.schema, scores_by=describe(self.config, self.schema)
         )
@@ -300,7 +296,8 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.encoder
 
-    def _judge(self) -> Judge:
+    def require_judge(self) -> Judge:
+        """The judge of a detector that is fitted."""
         if self.judge is None:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.judge

@@ -1,35 +1,116 @@
-"""The contract of a source of evidence: something that was fitted on training weeks and answers named questions.
+"""The contract of a source of evidence: something that is fitted on training weeks and answers named questions.
 
 In goes an *inquiry*: events with what is known of their entities. Out come raw answers, larger for what is more
 unusual. All that follows (calibration, adding up, scores) is the judge's; what was expected, and the words
-for it, are the source's. Whoever has nothing to say leaves a method as it is here.
+for it, are the source's. A source that lacks what every source has (abstract here) fails when it is made; whoever has
+nothing to say leaves another method as it is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.events.visits import Visits
+from ustad.lessons import Lessons
 from ustad.schema import EventSchema
 
 Arrays = Mapping[str, np.ndarray]
+S = TypeVar("S", bound="Source")
+
+
+# ------------------------------------------------------------------------------------------------ fitting and loading
+@dataclass
+class Training:
+    """How sources learn, beside what they learn from."""
+
+    config: Config
+    device: Any
+    _: KW_ONLY
+    directory: Path | None = None  # where checkpoints go
+    resume: bool = False  # whether to go on from the last one
+    start: tuple[Source, ...] = ()  # sources of the model carried on from, whose weights networks begin with
+    days_off: tuple[int, ...] = ()  # local dates that habits take for weekend days
+
+    def begins_with(self, kind: type[S]) -> S | None:
+        """The source of a kind whose weights are begun with."""
+        return next((one for one in self.start if isinstance(one, kind)), None)
 
 
 @dataclass(frozen=True)
+class SourceFit(Generic[S]):
+    """A source, and who answers for it about the week that calibrates: the source has often learnt from that too."""
+
+    source: S
+    answer: Callable[[Any], Answers]
+    week: Any = None  # that week as an inquiry, from a source that keeps the histories
+
+
+@dataclass(frozen=True)
+class ModelContent:
+    """A model directory whose files were checked, and what its judge's file has of all sources."""
+
+    place: Path
+    encoder: Encoder
+    config: Config
+    device: Any
+    files: Collection[str]
+    arrays: Arrays
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = True  # whether histories and reference events are read too
+
+
+# ------------------------------------------------------------------------------------------------ questions, answers
+@dataclass(frozen=True)
 class Inquiry:
-    """N events that sources are asked about, and what came before them; `habits/stages.py` adds histories."""
+    """N events that sources are asked about, and what came before them."""
 
     table: pa.Table  # counted context, then the events
     first: int  # the row where the events begin
     earlier: pa.Table | None  # context before that
     _: KW_ONLY
     radii: Mapping[str, float] | None = None  # question → how wide its prediction interval is, where one is asked for
+
+
+@dataclass(frozen=True)
+class VisitInquiry(Inquiry):
+    """The same as visits of E entities; `habits/stages.py` adds histories."""
+
+    visits: Visits  # of the table, by entity and time
+    test_days: tuple[int, int]  # the first and last local day that entities are tested over
+
+    @cached_property
+    def is_event(self) -> np.ndarray:
+        """Which visits are events, not context: bool."""
+        return self.visits.row >= self.first
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Positions that bring visits into the order of the events: int64 [N]."""
+        back = np.empty(len(self.visits), np.int64)
+        back[self.visits.row] = np.arange(len(back))
+        return back[self.first :]
+
+    @property
+    def entity(self) -> np.ndarray:
+        """Index of each event's entity into those of the visits: int64 [N]."""
+        return self.visits.entity[self.order]
+
+    def events(self, rows: np.ndarray) -> pa.Table:
+        """Some of the events, by their rows of N (ascending)."""
+        if len(rows) == len(self.order):
+            return self.table.slice(self.first)
+        return self.table.take(pa.array(rows + self.first))
 
 
 @dataclass(frozen=True)
@@ -85,7 +166,7 @@ class LiveSource(KindFinder, Protocol):
         """What it computes in, once for each event."""
 
 
-class Source:
+class Answerer(ABC):
     """What a judge asks."""
 
     name: ClassVar[str]
@@ -97,12 +178,9 @@ class Source:
     #: What it measures `beside` answers, with the least scale that the judge may give its tail.
     beside: ClassVar[Mapping[str, float]] = {}
 
+    @abstractmethod
     def answer(self, inquiry: Any) -> Answers:
-        raise NotImplementedError
-
-    def read_answers(self, events: pa.Table, measurements: pa.Table) -> Answers:
-        """What it answered, from what was measured: for a judge who waits until all events are measured."""
-        raise NotImplementedError
+        """What it says of the events of an inquiry."""
 
     def find_kinds(self, answers: Answers, leads: np.ndarray, about: np.ndarray) -> np.ndarray | None:
         """What sort of unusual each event is, None where that is for others to say: object [N]. `leads` [N] is the
@@ -132,21 +210,42 @@ class Source:
         the judge knows what is normal."""
         return {}
 
+
+class Source(Answerer):
+    """Who answers, learns and is stored."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, lessons: Lessons, training: Training) -> SourceFit[Self]:
+        """Learn from the lessons."""
+
+    @abstractmethod
+    def save(self, place: Path) -> tuple[Arrays, Mapping[str, Any]]:
+        """Write its own files; arrays and facts that fit into the judge's files are given back."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, content: ModelContent) -> Self:
+        """Read what `save` wrote; nothing in it is executed."""
+
     def facts(self) -> Mapping[str, Any]:
-        """What is said of it beside its training."""
+        """What is said of it, and of its training where it was just trained."""
         return {}
 
     def forget(self, entities: Sequence[Any]) -> Self:
         """Without what is kept of some entities."""
         return self
 
-    def live(self) -> LiveSource:
-        """Who answers about one event at a time, for sources beside the one that keeps the histories."""
-        raise NotImplementedError
 
-    def save(self, place: Path) -> tuple[Arrays, Mapping[str, Any]]:
-        """Write its own files; arrays and facts that fit into the judge's files are given back."""
-        raise NotImplementedError
+class OtherSource(Source):
+    """A source that is asked beside the one that keeps the histories."""
+
+    #: Whether some of the validation week's entities say when its training stops, so that the others alone calibrate.
+    stops_early: ClassVar[bool] = False
+
+    @abstractmethod
+    def live(self) -> LiveSource:
+        """Who answers about one event at a time."""
 
 
 class HistorySource(Source):
@@ -155,47 +254,68 @@ class HistorySource(Source):
     schema: EventSchema
 
     @property
-    def known_until(self) -> int | None:
-        """The last local day of the histories; None where what is known of an entity is the events just before."""
-        return None
+    @abstractmethod
+    def known_until(self) -> int:
+        """The last local day of the histories."""
 
     @property
+    @abstractmethod
     def entity_key(self) -> np.ndarray:
         """Hashes of the entities that have a history."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open_inquiry(
         self,
         events: pa.Table,
         context: pa.Table | None,
         count_days: tuple[int, int] | None,
         test_days: tuple[int, int] | None,
-    ) -> Any:
+    ) -> VisitInquiry:
         """The events with what is known of their entities; local days in which visits are counted, and entities
         tested."""
-        return Inquiry(events, 0, context)
 
+    @abstractmethod
     def find_new(self, answers: Answers) -> np.ndarray | None:
         """Which events are at a place that the history of their entity does not hold: bool [N]. None where it cannot
         tell."""
-        return None
 
+    @abstractmethod
     def share_remaining(self, week: Any) -> float:
         """Of what was as unusual in the calibrating `week` (an inquiry), the share that still is beside the whole
         histories, which are longer than those that the week was compared with."""
-        return 1.0
 
+    @abstractmethod
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         """The kind of each entity's nearest own place within the radius, None where none is known."""
-        return [None] * stays.num_rows
 
+    @abstractmethod
     def share(self, part: int, parts: int) -> Self:
         """The same with the histories of the entities of one of so many parts alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_histories(self, table: pa.Table) -> Self:
-        """The same with these histories alone, where it has any."""
-        return self
+        """The same with these histories alone."""
+
+
+class MeasuredSource(Source):
+    """A source without histories whose answers can be read from what was measured, by a judge who waits until all
+    events are."""
+
+    schema: EventSchema
+
+    @property
+    @abstractmethod
+    def answer_columns(self) -> Mapping[str, str]:
+        """Question → the column of measurements that has its raw answers."""
+
+    @property
+    @abstractmethod
+    def entity_key(self) -> np.ndarray:
+        """Hashes of the entities of which something is kept."""
+
+    @abstractmethod
+    def read_answers(self, events: pa.Table, measurements: pa.Table) -> Answers:
+        """What it answered, from what was measured."""
 
 
 def expected_numbers(schema: EventSchema, measurements: Arrays, about: Mapping[str, str]) -> dict[str, Arrays]:

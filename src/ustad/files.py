@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -90,6 +91,11 @@ def set_columns(table: pa.Table, /, **columns: Any) -> pa.Table:
 def as_column(values: Any) -> pa.Array | pa.ChunkedArray:
     """Values as arrow has them, NaN as null."""
     return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+
+
+def floats(column: pa.ChunkedArray) -> np.ndarray:
+    """A column as float32, NaN for null."""
+    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

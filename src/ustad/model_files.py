@@ -46,19 +46,3 @@ def write_facts(place: Path, facts: dict[str, Any], config: Config, schema: Even
 def read_facts(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads((path / "facts.json").read_text())
     return facts
-
-
-def training_facts(result: Any) -> dict[str, Any]:
-    """How a network was trained, where one was; carried on from a checkpoint that was complete, nothing is known."""
-    if result is None:
-        return {}
-    return {
-        "validation_loss": result.best_loss,
-        "validation_fields": {name: round(loss, 5) for name, loss in result.validation.fields.items()},
-        **({"validation_left_out": left_out} if (left_out := result.validation.left_out) else {}),
-        "epochs": result.epochs,
-        "steps": result.steps,
-        "stopped": result.stopped,
-        "losses": [round(loss, 5) for loss in result.losses],
-        "seconds": round(result.seconds, 1),
-    }

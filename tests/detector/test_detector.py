@@ -9,9 +9,12 @@ import pyarrow.compute as pc
 import pytest
 
 from ustad.card import card
+from ustad.config import ConfigError
 from ustad.dataset import event_days
 from ustad.detector import Detector
-from ustad.periods import split_entities, training_periods
+from ustad.judges import Trainer
+from ustad.lessons import split_entities
+from ustad.periods import training_periods
 from ustad.scoring.alerts import AlertRule
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
@@ -133,6 +136,13 @@ def test_carrying_on_from_a_model_begins_at_its_weights(town, fitted_network, ne
     later = Detector(once, device="cpu").fit(town, start=fitted_network)
     fresh = Detector(once, device="cpu").fit(town)
     assert later.facts["validation_loss"] < fresh.facts["validation_loss"]
+
+
+def test_the_papers_network_carries_on_from_one_of_its_kind_alone(town, fitted, network_config):
+    lessons = Detector(network_config, device="cpu").prepare(town)
+    trainer = Trainer(network_config, "cpu", start=fitted.judge.sources)
+    with pytest.raises(ConfigError, match="no network of the paper"):
+        trainer.fit(lessons)
 
 
 def test_one_agent_alone_works(town, tiny_config):

@@ -227,7 +227,7 @@ def test_a_feature_that_habits_do_not_look_at_is_scored_by_every_judge(network):
 
 @pytest.mark.parametrize(("least", "said"), [(200, True), (1, False)])
 def test_too_few_steps_of_training_are_said(recwarn, monkeypatch, least, said):
-    monkeypatch.setattr("ustad.paper_fitting.FEW_STEPS", least)
+    monkeypatch.setattr("ustad.network.training.dual_training.FEW_STEPS", least)
     scored(events(120, 4, amount=np.arange(120) % 7 + 0.5), (Feature("amount", "numeric"),))
     warnings = [str(w.message) for w in recwarn.list]
     assert any("lower training.batch_size (128) or raise training.epochs (1)" in w for w in warnings) == said

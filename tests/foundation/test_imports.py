@@ -26,9 +26,10 @@ TIERS = [
         "torch_device",
         "turns",
         "data_error",
-        "evidence_source",
     },
     {"mobility", "simulate", "events"},
+    {"lessons"},
+    {"evidence_source"},
     {"habits"},
     {"network", "own_values"},
     {"scoring"},
@@ -45,18 +46,14 @@ BESIDE = {
     ("detector", "artefact"),
     ("detector", "carrying_on"),
     ("detector", "judges"),
-    ("judges", "model_files"),
+    ("judges", "artefact"),
     ("judges", "paper_fitting"),
-    ("judges", "periods"),
-    ("paper_fitting", "periods"),
     ("detector", "model_files"),
     ("detector", "periods"),
     ("detector", "trip_features"),
     ("model_files", "artefact"),
     ("model_files", "card"),
-    ("paper_fitting", "artefact"),
     ("model_files", "trip_features"),
-    ("periods", "card"),
     ("detector", "versions"),
     ("pyod_style", "detector"),
     ("renewal", "detector"),
@@ -262,7 +259,7 @@ def test_scoring_knows_nothing_of_its_sources():
 
 #: The one place that knows which judge a configuration has. Live scoring maps judges to scorers without asking.
 ASK_WHICH_JUDGE = {"judges.py"}
-JUDGES = {"AddingJudge", "PaperJudge", "HabitSource", "NetworkSource", "MemoryModel", "PaperNetwork"}
+JUDGES = {"AddingJudge", "PaperJudge", "HabitSource", "MemoryModel", "PaperNetwork"}
 
 
 def asks_which_judge(node: ast.AST) -> bool:

@@ -18,7 +18,8 @@ def modules() -> list[Path]:
 
 
 def test_no_two_files_have_one_name():
-    count = Counter(path.name for path in modules() if path.name != "__init__.py")
+    files = [*modules(), *SOURCE.rglob("*.yaml")]
+    count = Counter(path.name for path in files if path.name != "__init__.py")
     assert [name for name, times in count.items() if times > 1] == []
 
 

@@ -14,7 +14,8 @@ from small_town import FIRST_DAY, before, make_stays
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.paper_fitting import fit_reference
+from ustad.network.inference.paper_network import PaperNetwork
+from ustad.paper_fitting import calibrate
 from ustad.schema import mobility_schema
 from ustad.scoring.paper_judge import PaperJudge
 
@@ -56,11 +57,8 @@ def network(encoder: Encoder, config: Config) -> DualTransformer:
 @pytest.fixture(scope="session")
 def model(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> PaperJudge:
     """Trained on nothing, but with a reference: days 0 … 4 of training, 5 … 8 of calibration."""
-    return fit_reference(
-        network,
-        encoder,
-        config,
-        before(stays, FIRST_DAY + 5),
-        calibration=before(stays, FIRST_DAY + 9),
-        calibration_first_day=FIRST_DAY + 5,
+    return calibrate(
+        PaperNetwork.of_events(network, encoder, config, before(stays, FIRST_DAY + 5)),
+        before(stays, FIRST_DAY + 9),
+        FIRST_DAY + 5,
     )

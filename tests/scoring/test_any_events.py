@@ -14,7 +14,8 @@ from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
-from ustad.paper_fitting import fit_reference
+from ustad.network.inference.paper_network import PaperNetwork
+from ustad.paper_fitting import calibrate
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.paper_judge import PaperJudge
 
@@ -63,7 +64,7 @@ def cards(request: pytest.FixtureRequest) -> tuple[PaperJudge, pa.Table, pa.Tabl
     torch.manual_seed(0)
     network = DualTransformer(encoder.fields, config.model, config.window.max_events).eval()
     return (
-        fit_reference(network, encoder, config, early, calibration=early, calibration_first_day=FIRST_DAY + 5),
+        calibrate(PaperNetwork.of_events(network, encoder, config, early), early, FIRST_DAY + 5),
         early,
         late,
     )

@@ -18,7 +18,7 @@ from ustad.habits.history import Habits
 from ustad.habits.population import Population
 from ustad.habits.questions import TERMS
 from ustad.judges import learn_from
-from ustad.periods import take_whole_week
+from ustad.lessons import take_whole_week
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.looks import Groups, LookTails, unit_weights

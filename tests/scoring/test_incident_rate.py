@@ -16,7 +16,7 @@ from routine_stays import between, make_routine
 
 from ustad.habits.habit_source import HabitSource
 from ustad.judges import learn_from
-from ustad.periods import calibrating
+from ustad.lessons import calibrating
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import LeastRate
 from ustad.scoring.incidents import (

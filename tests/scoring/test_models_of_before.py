@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from plain_days import SCHEMA, learn_town
 
 from ustad.config import Config
+from ustad.evidence_source import ModelContent
 from ustad.habits.habit_source import HabitSource
 from ustad.habits.population import Population
 
@@ -19,8 +21,9 @@ def test_a_model_of_before_knows_neither_seldom_visited_places_nor_first_visits(
     tensors, facts = source.save(tmp_path)
     old = {name: values[0] if name.startswith("population.") else values for name, values in tensors.items()}
     del old["population.new_kind"]
+    encoder = SimpleNamespace(schema=SCHEMA)
     today, before = (
-        HabitSource.load(tmp_path, SCHEMA, Config(), (arrays, facts), whole=True).population
+        HabitSource.load(ModelContent(tmp_path, encoder, Config(), None, (), arrays, facts)).population
         for arrays in (tensors, old)
     )
     for field in fields(Population):

@@ -68,7 +68,7 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
     live = live_of(world)
     for row in sorted(rows_of(later), key=lambda row: row["started_at"]):
         check(live.update(row), batch[row["stay_id"]])
-    ends = [known.model.habits.last_day for known in live._entries.values()]
+    ends = [known.history.habits.last_day for known in live._entries.values()]
     assert min(ends) > model.history.habits.last_day + 28  # all of them have moved
 
 
@@ -182,12 +182,12 @@ def test_what_is_held_is_bounded_and_nothing_is_lost_of_a_busy_agent(plain, plac
     table = busy(49, 5000, places)
     visits = read_visits(table, SCHEMA, plain[0].history.frame)
     known = live._at_hand(0)
-    before = int(known.model.habits.place_count.sum())
+    before = int(known.history.habits.place_count.sum())
     for i in range(len(visits)):
         live._move_on(known, visits.take(np.array([i])))
-    habits, state = known.model.habits, known.state
+    habits, state = known.history.habits, known.state
     assert len(state.log) <= MOST_VISITS + 1
-    assert state.early > habits.last_day > live.model.habits.last_day  # it moved, and then some entered early
+    assert state.early > habits.last_day > live.history.habits.last_day  # it moved, and then some entered early
     assert np.diff(habits.visit_offsets).max() <= VISITS_A_PLACE
     assert len(habits.place_key) <= PLACES_AN_ENTITY
     assert len(state.counts) <= MOST_PLACES
@@ -230,7 +230,7 @@ def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain)
     for row in rest:
         live.update(row)
         again.update(row)
-    whole, part = (one._entries[1].model.habits for one in (live, again))
+    whole, part = (one._entries[1].history.habits for one in (live, again))
     assert part.last_day == whole.last_day
     assert part.entity_unseen.tolist() == [28]  # the weeks before the change were not held one by one
     assert whole.entity_unseen.tolist() == [0]
@@ -316,7 +316,7 @@ def test_forgetting_leaves_nothing_of_what_was_learnt_live(plain):
     assert 1 not in live._entries
     stranger = live.update({**rows[-1], "stay_id": 10**8 + 1})
     assert stranger["new_place"]
-    assert len(live._entries[1].model.habits.place_key) == 0
+    assert len(live._entries[1].history.habits.place_key) == 0
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])

@@ -23,8 +23,8 @@ from ustad.config import Config
 from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network.inference.paper_network import scored_terms
-from ustad.paper_fitting import fit_reference
+from ustad.network.inference.paper_network import PaperNetwork, scored_terms
+from ustad.paper_fitting import calibrate
 from ustad.schema import mobility_schema
 from ustad.scoring.paper_judge import PaperJudge
 
@@ -103,9 +103,7 @@ def make_model() -> PaperJudge:
     set_weights(network)
     first, last = CALIBRATION_DAYS
     calibration = days(0, last)
-    return fit_reference(
-        network.eval(), encoder, CONFIG, train, calibration=calibration, calibration_first_day=FIRST_DAY + first
-    )
+    return calibrate(PaperNetwork.of_events(network.eval(), encoder, CONFIG, train), calibration, FIRST_DAY + first)
 
 
 # ------------------------------------------------------------------------------------------- the equations

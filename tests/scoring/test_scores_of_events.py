@@ -12,19 +12,20 @@ import pyarrow as pa
 import pytest
 from whole_scores import score_by_habits, score_by_paper
 
+from ustad import artefact
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import VisitCounts
 from ustad.events.words import clock_words, distance_words, minutes_words
-from ustad.evidence_source import Answers
+from ustad.evidence_source import Answers, ModelContent
 from ustad.judges import learn_from
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.paper_network import PaperNetwork, scored_terms
 from ustad.network.network_words import Explainer
-from ustad.paper_fitting import fit_reference, load_paper
+from ustad.paper_fitting import calibrate, load_paper
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request, find_kinds
-from ustad.scoring.paper_judge import Judgement, PaperJudge
+from ustad.scoring.paper_judge import TENSORS, Judgement, PaperJudge
 from ustad.scoring.rejection import keep_surest, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.scored_parts import score_whole
 from ustad.tables import DataError
@@ -167,7 +168,8 @@ def test_a_model_survives_storing(
 ) -> None:
     model.save(tmp_path)
     source = model.source
-    again = load_paper(tmp_path, source.encoder, source.config, "cpu", whole=True, files=os.listdir(tmp_path))
+    arrays = artefact.arrays(tmp_path / TENSORS)
+    again = load_paper(ModelContent(tmp_path, source.encoder, source.config, "cpu", os.listdir(tmp_path), arrays))
     context, events = _split(stays)
     _same(score_by_paper(again, events, context)[0], scored[0])
 
@@ -182,7 +184,7 @@ def test_neighbours_can_be_off_or_own(
 ) -> None:
     context, events = _split(stays)
     changed = config.replace(changes)
-    made = fit_reference(network, encoder, changed, context, calibration=context, calibration_first_day=FIRST_DAY + 8)
+    made = calibrate(PaperNetwork.of_events(network, encoder, changed, context), context, FIRST_DAY + 8)
     scored, _ = score_by_paper(made, events, context)
     assert np.isfinite(scored["score"].to_numpy()).all()
     assert (scored["knn"].null_count == len(scored)) == (changes == {"scoring.neighbours": 0})

@@ -1,6 +1,5 @@
-"""A source that nobody knows of: a class of its own is all it takes to be asked, added up, shown, asked live and saved.
-
-Who loads it is named in `judges.py`. Training is not covered.
+"""A source that nobody knows of: a class of its own and a line in `judges.py` are all it takes to be trained, asked,
+added up, shown, asked live, saved and loaded.
 """
 
 import json
@@ -20,10 +19,10 @@ from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 from whole_scores import score_by_habits
 
 from ustad.config import Config
-from ustad.evidence_source import Answers, OneAnswer, Source
-from ustad.judges import LOADERS, Trainer, learn_from, load_judge
+from ustad.evidence_source import Answers, OneAnswer, OtherSource, SourceFit
+from ustad.judges import SOURCES, Trainer, learn_from, load_judge
+from ustad.lessons import Lessons, split_entities
 from ustad.live.habit_live import HabitLive
-from ustad.periods import Lessons, split_entities
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema("none", 16, True)
@@ -45,7 +44,7 @@ def find_doubt(time_us):
     return hour * 31 % 101 + 500.0 * ((hour % 5 == 0) & (hour >= 24 * SINCE))
 
 
-class Weather(Source):
+class Weather(OtherSource):
     """Says how much it rained, what sort of unusual that is, and when that is in doubt."""
 
     name, looks = "weather", {"visit": ("rain",), "storm": ("rain",)}
@@ -53,6 +52,10 @@ class Weather(Source):
 
     def __init__(self, most=6.0):
         self.most = most  # what was learnt: more is a flood
+
+    @classmethod
+    def fit(cls, lessons, training):
+        return SourceFit(cls(), cls().answer)
 
     def answer(self, inquiry):
         events = inquiry.events(np.arange(len(inquiry.order)))
@@ -80,8 +83,11 @@ class Weather(Source):
         return {"weather.zero": np.zeros(1)}, {"weather": True}
 
     @classmethod
-    def load(cls, place, encoder, frame, config, *, device):
-        return cls(**json.loads((place / "weather.json").read_text()))
+    def load(cls, content):
+        return cls(**json.loads((content.place / "weather.json").read_text()))
+
+    def facts(self):
+        return {"most": self.most}
 
     def alone(self):
         return nullcontext()
@@ -132,21 +138,22 @@ def test_its_answers_are_calibrated_added_up_and_shown(judges, life, week):
 
 def test_habits_that_are_learnt_while_it_is_trained_are_the_same(life, week, monkeypatch):
     """A GPU trains, and meanwhile the CPU learns habits: as if one came after the other."""
-    monkeypatch.setattr(Trainer, "train_networks", lambda self, lessons: ((Weather(),), {"epochs": 1}))
+    monkeypatch.setattr(Weather, "stops_early", True)
+    monkeypatch.setitem(SOURCES, "weather", (lambda config, schema: True, lambda: Weather))
     encoder = SimpleNamespace(schema=SCHEMA)
     lessons = Lessons(encoder, between(life, 0, 21), *split_entities(between(life, 21, 28), SCHEMA.entity))
     scores = []
     for beside in (False, True):
         monkeypatch.setattr(Trainer, "trains_on_gpu", beside)
-        judge, training = Trainer(Config.preset("quick"), "cpu").fit_ours(lessons)
-        assert training == {"epochs": 1}
+        judge = Trainer(Config.preset("quick"), "cpu").fit(lessons)
+        assert judge.facts() == {"most": 6.0}
         scores.append(judge.judge(week).score)
     np.testing.assert_array_equal(*scores)
 
 
 def test_saved_and_loaded_it_scores_the_same(judges, week, tmp_path, monkeypatch):
     """What it learnt and its files are its own; the judge has its distributions, its doubt's among them."""
-    monkeypatch.setitem(LOADERS, "weather", Weather.load)
+    monkeypatch.setitem(SOURCES, "weather", (lambda config, schema: True, lambda: Weather))
     for number, judge in enumerate((*judges, replace(judges[1], others=(Weather(most=0.4),)))):
         place = tmp_path / str(number)
         place.mkdir()
@@ -165,7 +172,7 @@ def test_saved_and_loaded_it_scores_the_same(judges, week, tmp_path, monkeypatch
 
 def test_what_it_measures_beside_answers_is_calibrated_by_the_judge_and_saved(life, week, tmp_path, monkeypatch):
     """Of each local day of a week how much it rained; the week that calibrates says what is normal."""
-    monkeypatch.setitem(LOADERS, "weather", Flood.load)
+    monkeypatch.setitem(SOURCES, "weather", (lambda config, schema: True, lambda: Flood))
     judge = learn_from(between(life, 0, 21), between(life, 21, 28), SCHEMA, others=(Flood(),))
     judge.save(tmp_path)
     again = load_judge(tmp_path, SimpleNamespace(schema=SCHEMA), Config.preset("quick"), None, whole=True, files=())
@@ -195,6 +202,13 @@ def test_live_asks_it_as_in_bulk(judges, life, week):
         for name in ("kind", "uncertainty_noise", "uncertainty_model"):
             assert scores[name] == batch[row["stay_id"]][name], name
     assert {"wet", "unsure", "predictable"} <= {one["kind"] for one in batch.values()}
+
+
+@pytest.mark.parametrize("missing", ["fit", "answer", "save", "load", "live"])
+def test_a_source_that_lacks_what_every_source_has_fails_when_it_is_made(missing):
+    lacking = type("Lacking", (Weather,), {missing: getattr(OtherSource, missing)})
+    with pytest.raises(TypeError, match=rf"abstract method '?{missing}"):
+        lacking()
 
 
 def test_it_goes_on_where_entities_are_forgotten(judges, week):

@@ -17,7 +17,8 @@ from whole_scores import score_by_paper
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
-from ustad.paper_fitting import fit_reference
+from ustad.network.inference.paper_network import PaperNetwork
+from ustad.paper_fitting import calibrate
 from ustad.schema import EventSchema, Feature
 
 FIRST_DAY, DAYS, CARDS = 19723, 12, 120
@@ -61,9 +62,7 @@ def halves() -> tuple[Any, pa.Table]:
     torch.manual_seed(0)
     network = DualTransformer(encoder.fields, config.model, config.window.max_events).eval()
     reference, rest = payments.filter(known), payments.filter(pc.invert(known))
-    return fit_reference(
-        network, encoder, config, reference, calibration=reference, calibration_first_day=FIRST_DAY + 3
-    ), rest
+    return calibrate(PaperNetwork.of_events(network, encoder, config, reference), reference, FIRST_DAY + 3), rest
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ustad.dataset import event_days
 from ustad.judges import Trainer
-from ustad.periods import Lessons, split_entities
+from ustad.lessons import Lessons, split_entities
 from ustad.scores import join_details
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Request, Span
@@ -60,4 +60,4 @@ def facts_of(judgement):
 def fit_judge(train, validation, encoder, config, device, directory=None, resume=False):
     """Our judge, whatever the configuration says of the paper's."""
     lessons = Lessons(encoder, train, *split_entities(validation, encoder.schema.entity))
-    return Trainer(config, device, directory=directory, resume=resume).fit_ours(lessons)[0]
+    return Trainer(config, device, directory=directory, resume=resume).fit_ours(lessons)

@@ -73,7 +73,7 @@ def test_weeks_that_the_store_no_longer_has_are_no_evidence_of_absence(world):
     part = own(between(later, KNOWN + 49, DAYS), "0")  # the service began seven weeks late
     scorer.remember("0", part.slice(0, 0), None)
     rows = scorer.score(part.to_pylist()).rows
-    habits = scorer._live._entries["0"].model.habits
+    habits = scorer._live._entries["0"].history.habits
     assert habits.last_day > model.history.habits.last_day + 28
     assert habits.days_of(np.array([0]))[0] == 28 + (habits.last_day + 1 - FIRST_DAY - KNOWN - 49)
     known = scorer_of(model)
@@ -92,4 +92,4 @@ def test_erasing_an_agent_leaves_nothing_of_its_history(world):
     scorer.score(rows[:-1])
     scorer.erase("1")
     assert scorer.score(rows[-1:]).rows[0]["new_place"]
-    assert len(scorer._live._entries["1"].model.habits.place_key) == 0
+    assert len(scorer._live._entries["1"].history.habits.place_key) == 0

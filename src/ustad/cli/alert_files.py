@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ustad.cli.parts import WRITERS
-from ustad.cli.shared import write_alerts
 
 
 def table_files(place: Path, name: str) -> list[Path]:
@@ -27,6 +26,7 @@ def rewrite_alerts(place: Path, schema: Any, change: Callable[[int, Any], Any]) 
 
     from ustad.agent_order import add_alerts
     from ustad.files import read_table, set_columns, write_table
+    from ustad.triage.export import write_alerts
 
     def write_part(number: int, file: Path) -> Any:
         table = change(number, read_table(file))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ustad.cli.shared import DeviceOption, OutOption, out
+from ustad.cli.shared import DeviceOption, OutOption, SeedOption, out
 
 #: What an analyst of the demo has time for.
 ALERTS_PER_DAY = 5.0
@@ -16,7 +16,7 @@ ALERTS_PER_DAY = 5.0
 
 def demo(
     out_: OutOption = Path("runs/demo"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")] = 7,
+    seed: SeedOption = 7,
     agents: Annotated[int, typer.Option("--agents", help="People in the town.")] = 300,
     days: Annotated[int, typer.Option("--days", help="Days to simulate; the second half is scored.")] = 28,
     *,
@@ -68,7 +68,7 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     from ustad.config import Config
     from ustad.detector import Detector
     from ustad.scoring.alerts import AlertRule
-    from ustad.triage.export import write_alerts_csv, write_alerts_geojson
+    from ustad.triage.export import write_alerts
 
     _step(3, "learning what is usual (preset: best)")
     detector = Detector(Config.preset("best", seed=seed), device=device).fit(data, directory=place / "model")
@@ -77,8 +77,7 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     scores = detector.score(data, rule=AlertRule("alerts_per_day", ALERTS_PER_DAY))
     scores.run.update({"model": str((place / "model").resolve()), "data": str(data.resolve())})
     scores.save(place / "scores")
-    write_alerts_csv(scores.events, place / "scores" / "alerts.csv")
-    write_alerts_geojson(scores.events, detector.schema, place / "scores" / "alerts.geojson")
+    write_alerts(scores.events, detector.schema, place / "scores")
     return scores
 
 

@@ -13,8 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ustad.cli.shared import write_alerts
-
 if TYPE_CHECKING:
     from ustad.cli.across_agents import AcrossAgents
 
@@ -42,6 +40,7 @@ def write_in_parts(
 
     from ustad.files import write_json, write_table
     from ustad.scores import TABLES
+    from ustad.triage.export import write_alerts
 
     parts = detector.score_parts(data, **options)
     if across is not None:

@@ -25,7 +25,6 @@ from ustad.cli.shared import (
     count_words,
     out,
     print_json,
-    write_alerts,
 )
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
 
@@ -216,6 +215,7 @@ class _Task:
         from ustad.cli.lab.baseline import score_baseline
         from ustad.cli.parts import are_many, write_in_parts
         from ustad.mobility.readers import open_data
+        from ustad.triage.export import write_alerts
 
         names = {"model": str(self.model.resolve()), "data": str(self.data.resolve())}
         if is_baseline(self.model):

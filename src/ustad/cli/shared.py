@@ -71,15 +71,6 @@ def resolve_config(preset: str | Config, file: Path | None, changes: list[str] |
     return config if seed is None else config.replace({"seed": seed})
 
 
-def write_alerts(events: Any, schema: Any, place: Path) -> None:
-    """The detector's alerts as CSV and, where events have a place, as GeoJSON."""
-    from ustad.triage.export import write_alerts_csv, write_alerts_geojson
-
-    write_alerts_csv(events, place / "alerts.csv")
-    if any(f.kind == "place" for f in schema.features):
-        write_alerts_geojson(events, schema, place / "alerts.geojson")
-
-
 def print_json(content: Any) -> None:
     """Plain JSON on standard output, NaN as null."""
     typer.echo(json.dumps(_finite(content), indent=2, ensure_ascii=False, default=str))

@@ -1,6 +1,6 @@
 """Reference and calibration of a trained network, computed bucket by bucket and merged exactly.
 
-In go the network and the events to learn from. Out comes the judge that `fit_reference` makes in one process.
+In go the network and the events to learn from. Out comes the judge that `paper_fitting.calibrate` makes in one process.
 Every reference event and every calibration event is used once, in the same order of entities.
 """
 
@@ -49,10 +49,11 @@ class _Context:
 
 
 def calibrate(
-    job: Job, network: DualTransformer, encoder: Encoder, config: Config, *, train: pa.Table, week: pa.Table,
-    first_day: int, partitions: int,
-) -> PaperJudge[PaperNetwork]:  # fmt: skip
-    """As `paper_fitting.fit_reference`; `week` holds the calibration entities with their context."""
+    job: Job, source: PaperNetwork, *, train: pa.Table, week: pa.Table, first_day: int, partitions: int
+) -> PaperJudge[PaperNetwork]:
+    """As `paper_fitting.calibrate`, and with what the `source` compares events with; `week` holds the calibration
+    entities with their context."""
+    network, encoder, config = source.network, source.encoder, source.config
     place, entity = job.place / "calibration", encoder.schema.entity
     context = _Context(place, _store(place, network, encoder, config), first_day, job.cluster.device)
     tasks = {}
@@ -77,7 +78,7 @@ def calibrate(
         mode: _gather(place, mode, tasks["week"], encoder, identifiers=identifiers, days=days)
         for mode in _modes(config)
     }
-    source = PaperNetwork(network, encoder, config, neighbours, VisitCounts.fit(train, encoder.schema))
+    source = replace(source, neighbours=neighbours, counts=VisitCounts.fit(train, encoder.schema))
     by_rank = config.scoring.percentiles == "batch"
     return PaperJudge(source, calibrations["own"], calibrations.get("past"), by_rank)
 

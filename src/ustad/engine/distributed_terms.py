@@ -26,13 +26,13 @@ from ustad.engine.jobs import Job, Task
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.habits.history import Habits
-from ustad.network.inference.memory_model import MemoryModel, NetworkSource, new_network
+from ustad.network.inference.memory_model import MemoryModel, NetworkAnswers, new_network
 
 _ROW = "row of the whole table"
 
 
 @dataclass(frozen=True)
-class DistributedTerms(NetworkSource):
+class DistributedTerms(NetworkAnswers):
     """The network on a cluster."""
 
     job: Job

@@ -17,11 +17,11 @@ from ustad.distribution import Ranks
 from ustad.engine.cluster import import_ray
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
+from ustad.files import floats
 from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.score_table import MEASURED_COLUMN, read_measurements
-from ustad.scoring.scored_parts import floats, report_scores, tell_part
-from ustad.tables import DataError
+from ustad.scoring.scored_parts import report_scores, tell_part
 
 if TYPE_CHECKING:
     from ustad.engine.score_job import Plan
@@ -39,13 +39,7 @@ class Judging:
     def settle(self, detector: Detector, name: str) -> pa.Table:
         """One partition with its scores."""
         table = self.plan.measurements.read_table(f"events/{name}.parquet")
-        return judge_of(detector).settle(table, self.standing)
-
-
-def judge_of(detector: Detector) -> Any:
-    if detector.judge is None:
-        raise DataError("the model is not fitted; make one with `ustad train`")
-    return detector.judge
+        return detector.require_judge().settle(table, self.standing)
 
 
 def survey(name: str, judging: Judging) -> dict[str, Any]:
@@ -63,7 +57,7 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
     agents = plan.measurements.read_table(file) if plan.measurements.exists(file) else None
     events = judging.settle(detector, name)
     part = tell_part(
-        judge_of(detector), name, events, agents, alerts=judging.alerts, standing=judging.standing, run=plan
+        detector.require_judge(), name, events, agents, alerts=judging.alerts, standing=judging.standing, run=plan
     )
     counts = {}
     for what in TABLES:
@@ -87,7 +81,7 @@ class SharedRanks:
 
 def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector) -> Judging:
     """Ranks of each column among all scored events: one task per column, which holds that column alone."""
-    judge, place = judge_of(detector), job.place / "ranks"
+    judge, place = detector.require_judge(), job.place / "ranks"
     tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(judge.ranked_columns)]
     job.run("ranks", tasks, _merge_column, (judging.plan.measurements, place), label="ranking, columns")
     ray = import_ray()

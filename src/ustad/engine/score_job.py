@@ -22,19 +22,18 @@ from ustad.engine.cluster import connect
 from ustad.engine.events import Buckets
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.judge_job import Judging, judge_of, merge_ranks, survey, tell
+from ustad.engine.judge_job import Judging, merge_ranks, survey, tell
 from ustad.engine.model import ModelPlace
 from ustad.events.together import compared_columns
 from ustad.periods import check_extraction
-from ustad.progress import say, warn
+from ustad.progress import say
 from ustad.schema import EventSchema
 from ustad.scores import TABLES
-from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
-from ustad.scoring.drift_alarm import join_counts, note_drift
+from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Reasons, Request, Span
-from ustad.scoring.scored_parts import report_scores
+from ustad.scoring.scored_parts import choose_alerts, report_scores
 from ustad.tables import DataError, OnError
-from ustad.triage.export import write_alerts_csv, write_alerts_geojson
+from ustad.triage.export import write_alerts
 from ustad.trip_features import COLUMNS
 
 
@@ -99,7 +98,6 @@ def score(
         results = _measure(job, plan)
         judging, notes = _judge(job, plan, results, detector)
         summaries = job.run("tell", _tasks(results), tell, judging, label="writing scores, partitions")
-        refuse_everything(judging.alerts.count, sum(t["events"] for t in summaries), rule, plan.span.days)
         run = {**notes, **detector.run_facts(plan.span.first, plan.span.last)}
         run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
         job.finish()
@@ -134,7 +132,7 @@ def _plan(
     days = parts.span(split.test_first, split.test_last) if split else parts.span()
     if not len(days):
         raise DataError(f"{parts.source.name}: no event to score on or after the first scored day; check the dates")
-    known_until, before = judge_of(detector).known_until, days[:0]
+    known_until, before = detector.require_judge().known_until, days[:0]
     if split is not None:
         say(f"{split.describe()}; what comes before the test part is context, not scored")
         if known_until is not None:
@@ -159,7 +157,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     before = data.between(split.train_first, split.test_first - 1) if split else None
     if not events.num_rows:
         return {"events": 0}
-    judge = judge_of(detector)
+    judge = detector.require_judge()
     with_trips = detector.trips.attach(events, data.trips)
     earlier = detector.trips.attach(before, data.trips) if before is not None and before.num_rows else None
     measurements, agents = judge.measure(with_trips, earlier, plan.span, plan.request)
@@ -184,7 +182,7 @@ def _judge(
     """How all events are judged, and what the run says of it; with ranks within the batch, these are merged first."""
     if not results:
         raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
-    judge, tasks = judge_of(detector), _tasks(results)
+    judge, tasks = detector.require_judge(), _tasks(results)
     judging, reports = Judging(plan, job.place / "scores"), results
     if judge.ranked_columns:
         judging = merge_ranks(job, judging, list(results), detector)
@@ -193,12 +191,7 @@ def _judge(
     else:
         judging = replace(judging, standing=judge.stand(None))
     rank = _ranking(plan, detector) if plan.request.rule.most(plan.span.days) is not None else None
-    alerts = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank, counts=judge.counts)
-    for text in alerts.warnings:
-        warn(text)
-    notes = note_drift(
-        alerts.notes(plan.request.coverage), join_counts(report["p_values"] for report in reports.values())
-    )
+    alerts, notes = choose_alerts(judge, reports, plan, rank)
     return replace(judging, alerts=alerts), notes
 
 
@@ -230,9 +223,7 @@ def _export(out: Place, detector: Detector) -> None:
     events = pa_dataset.dataset(parts, format="parquet", filesystem=out.filesystem)
     alert_rows = events.to_table(filter=pa_dataset.field("alert"))
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
-        write_alerts_csv(alert_rows, Path(folder) / "alerts.csv")
-        if any(f.kind == "place" for f in detector.schema.features):
-            write_alerts_geojson(alert_rows, detector.schema, Path(folder) / "alerts.geojson")
+        write_alerts(alert_rows, detector.schema, Path(folder))
         out.take_in(Path(folder))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,20 +34,22 @@ from ustad.engine.interrupts import given_back
 from ustad.engine.jobs import Job
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
+from ustad.evidence_source import S, Source, SourceFit, Training
 from ustad.judges import Trainer
+from ustad.lessons import Lessons
 from ustad.mobility.readers import open_data
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.memory_model import MemoryModel, first_network, new_network
+from ustad.network.inference.paper_network import PaperNetwork
+from ustad.network.training.dual_training import training_tensors
 from ustad.network.training.loop import CHECKPOINT, FitResult
 from ustad.network.training.masked_task import fit
 from ustad.network.training.memory_task import CHECKPOINT as MEMORY_CHECKPOINT
 from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.task import Validation
-from ustad.paper_fitting import training_tensors
-from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.scoring.judge import Judge
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import OnError
 
 #: How often a group of workers is started again after one of them died.
@@ -110,7 +112,7 @@ class RayDetector(Detector):
         self.partitions = partitions
         self.job = Job.open(place, "train", None, cluster) if resume else _anew(place, cluster)
 
-    def _trainer(self, directory: Path | None, resume: bool, start: Judge | None) -> RayTrainer:
+    def _trainer(self, directory: Path | None, resume: bool, start: tuple[Source, ...]) -> RayTrainer:
         return RayTrainer(
             self.config, self.device, directory=directory, resume=resume, start=start, days_off=self._days_off,
             job=self.job, partitions=self.partitions,
@@ -124,16 +126,24 @@ class RayTrainer(Trainer):
     job: Job
     partitions: int | None = None
 
-    def train_network(self, network: DualTransformer, lessons: Lessons) -> FitResult:
-        return self._train("network", network, lessons)
+    def fit_source(self, kind: type[S], lessons: Lessons) -> SourceFit[S]:
+        steps: dict[Any, Callable[[Lessons], SourceFit[Any]]] = {
+            MemoryModel: self._fit_memory,
+            PaperNetwork: self._fit_network,
+        }
+        return steps[kind](lessons) if kind in steps else super().fit_source(kind, lessons)
 
-    def train_memory(self, lessons: Lessons) -> MemoryModel:
-        frame = Frame.fit(lessons.train, lessons.encoder.schema)
-        network = first_network(lessons.encoder, frame, self.config, self.first_memory)
+    def _fit_network(self, lessons: Lessons) -> SourceFit[PaperNetwork]:
+        source = PaperNetwork.begin(lessons, self)
+        source.result = self._train("network", source.network, lessons)
+        return SourceFit(source, source.answer)
+
+    def _fit_memory(self, lessons: Lessons) -> SourceFit[MemoryModel]:
+        frame = Frame.fit(lessons.train, lessons.schema)
+        network = first_network(lessons.encoder, frame, self.config, self.begins_with(MemoryModel))
         result = self._train("memory", network, lessons)
         memory = MemoryModel(network, lessons.encoder, frame, self.config, self.device, result)
-        self.stand_ins[memory.name] = DistributedTerms(self.job, memory, self._parts(lessons))
-        return memory
+        return SourceFit(memory, DistributedTerms(self.job, memory, self._parts(lessons)).answer)
 
     def _train(self, what: str, network: DualTransformer, lessons: Lessons) -> FitResult:
         """The network comes out with the weights that the workers gave it."""
@@ -149,19 +159,10 @@ class RayTrainer(Trainer):
     def _parts(self, lessons: Lessons) -> int:
         return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
 
-    def calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
+    def calibrate(self, source: PaperNetwork, lessons: Lessons) -> PaperJudge[PaperNetwork]:
         week, first = lessons.calibration_week()
         parts = self._parts(lessons)
-        return calibrate(
-            self.job,
-            network,
-            lessons.encoder,
-            self.config,
-            train=lessons.train,
-            week=week,
-            first_day=first,
-            partitions=parts,
-        )
+        return calibrate(self.job, source, train=lessons.train, week=week, first_day=first, partitions=parts)
 
     def _plan(self, what: str, lessons: Lessons, weights: dict[str, torch.Tensor]) -> _Plan:
         """Everything the workers need, where they can read it."""
@@ -294,9 +295,8 @@ def _train_memory(
     frame = Frame.fit(lessons.train, encoder.schema)
     first = MemoryModel(new_network(encoder, frame, config), encoder, frame, config, device)
     first.network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
-    model = MemoryModel.fit(
-        lessons.train, lessons.stopping, encoder, config, device, checkpoints, checkpoints is not None, first
-    )  # fmt: skip
+    training = Training(config, device, directory=checkpoints, resume=checkpoints is not None, start=(first,))
+    model = MemoryModel.fit(lessons, training).source
     assert model.result is not None  # it was fitted
     return model.network.state_dict(), model.result
 

@@ -17,12 +17,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from ustad.clock import DAY_NAMES, MICROSECONDS_PER_DAY, is_zone
+from ustad.clock import DAY_NAMES, EPOCH, MICROSECONDS_PER_DAY, is_zone, microseconds
 from ustad.events.encoder import LIMIT, Encoder, EventArrays
 from ustad.events.observed import GAP_COLUMNS, ends_seen
 from ustad.schema import EventSchema, Feature
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WORD = (1 << 64) - 1
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -184,7 +183,7 @@ def as_microseconds(moment: Any) -> int:
     """A moment with a zone as microseconds since 1970, UTC."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ConversionError
-    return (moment - _EPOCH) // _MICROSECOND
+    return microseconds(moment)
 
 
 def _number(value: Any) -> float:
@@ -222,4 +221,4 @@ def utc_offset(moment: datetime, zone: tzinfo) -> int:
 
 @cache
 def _month(day: int) -> int:
-    return (_EPOCH + timedelta(days=day)).month
+    return (EPOCH + timedelta(days=day)).month

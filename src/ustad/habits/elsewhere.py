@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ustad.habits.kernels import DAY_MINUTES, OTHER_WEEKDAY, SLOTS, SLOTS_OF_EVIDENCE, day_kind, days_by_kind, slots_of
+from ustad.habits.kernels import DAY_MINUTES, SLOTS, SLOTS_OF_EVIDENCE, day_kind, days_by_kind, share_of_days, slots_of
 
 #: More days like this one than that make no surer: lives change, and a longer history must not look like another one.
 MOST_DAYS = 3.0
@@ -71,12 +71,12 @@ def expected_elsewhere(
         for slot in range(begin, end):
             day, hour = kinds[i, slot // SLOTS], slot % SLOTS
             if place[i] >= 0:
-                here = _chance(there[place[i] - first], days[place[i] - first], day, hour)
+                here = share_of_days(there[place[i] - first], days[place[i] - first], day, hour, MOST_DAYS)
             else:
-                here = _chance(new, days[last - first], day, hour)
+                here = share_of_days(new, days[last - first], day, hour, MOST_DAYS)
             best = here
             for p in range(last - first):
-                best = max(best, _chance(there[p], days[p], day, hour))
+                best = max(best, share_of_days(there[p], days[p], day, hour, MOST_DAYS))
             surer[slot - begin] = np.log(best / here)
         for _ in range(min(end - begin, int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))):
             surer[np.argmax(surer)] = 0.0
@@ -94,16 +94,3 @@ def _most_in_a_day(surer: np.ndarray) -> float:  # pragma: no cover - compiled
             total -= surer[slot - SLOTS]
         most = max(most, total)
     return most
-
-
-@njit(nogil=True, cache=True)
-def _chance(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
-    """Smoothed share of days with a visit in this half hour, as of at most MOST_DAYS days."""
-    present = possible = 0.0
-    for other in range(7):
-        if (other >= 5) == (weekday >= 5):
-            weight = 1.0 if other == weekday else OTHER_WEEKDAY
-            present += weight * min(there[other, slot], days[other])
-            possible += weight * days[other]
-    shrink = MOST_DAYS / possible if possible > MOST_DAYS else 1.0
-    return (shrink * present + 0.5) / (shrink * possible + 1.0)

@@ -28,6 +28,7 @@ from ustad.habits.stages import HistoryInquiry, MovingHistory
 from ustad.habits.usual import find_home, fit_widths
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
+from ustad.tables import DataError
 
 
 def part_of(entity_key: np.ndarray, parts: int) -> np.ndarray:
@@ -66,7 +67,7 @@ class HabitModel:
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
-    def fit(
+    def learn_habits(
         cls,
         train: pa.Table,
         validation: pa.Table,
@@ -82,6 +83,8 @@ class HabitModel:
         `calibrates`: bool by row of `validation`, whose entities calibrate. What people do on the whole comes from the
         calibrating weeks too; nobody's own is part of what it is compared with. `days_off` are local dates that are
         learnt, and compared, as weekend days."""
+        if calibrates.sum() < 2:
+            raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
         frame = Frame.fit(train, schema, days_off)
         before, week = (read_visits(t, schema, frame) for t in (train, validation))
         both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
@@ -92,7 +95,8 @@ class HabitModel:
         for rows, population in Population.fit_others(lesson_visits, week, period[0], kinds_known):
             some = compare(habits, population, recurrence, week.take(rows), period=period, counting=counting)
             comparisons.put(rows, some)
-        inquiry = HistoryInquiry(validation, 0, train, MovingHistory.of(habits, week, period[0], 0), period, period)
+        history = MovingHistory.of(habits, week, period[0], 0)
+        inquiry = HistoryInquiry(validation, 0, train, week, period, history, period)
         whole = Habits.fit(both)
         model = cls(
             schema,
@@ -128,7 +132,7 @@ class HabitModel:
         count_days = count_days or (min([test_days[0], *days]), max([test_days[1], *days]))
         absorb = self.absorb_after if self.counting == "past" else 0
         history = MovingHistory.of(self.habits, visits, count_days[0], absorb)
-        return HistoryInquiry(table, first, earlier, history, count_days, test_days)
+        return HistoryInquiry(table, first, earlier, visits, test_days, history, count_days)
 
     def compare_inquiry(self, inquiry: HistoryInquiry) -> tuple[Comparison, Expected | None]:
         """The events compared with their own histories; nearly certain visits whose time has passed with them, by row

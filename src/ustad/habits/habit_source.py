@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ustad.config import Config
 from ustad.events.templates import say
 from ustad.events.visits import Frame, HasColumns, Visits, read_visits
-from ustad.evidence_source import Answers, Arrays, HistorySource, OneAnswer
+from ustad.evidence_source import Answers, Arrays, HistorySource, ModelContent, OneAnswer, SourceFit, Training
 from ustad.files import read_table, write_table
 from ustad.habits.absence_table import absence_column, tell_absences
 from ustad.habits.absences import LEAST_SCALE, judge_visits, may_close
@@ -38,6 +37,7 @@ from ustad.habits.recurrence import Recurrence
 from ustad.habits.stages import HistoryInquiry
 from ustad.habits.usual import Usual
 from ustad.habits.widths import Widths
+from ustad.lessons import Lessons
 from ustad.schema import EventSchema, plural
 
 #: The file of the histories in a model directory.
@@ -54,9 +54,17 @@ class HabitSource(HabitModel, HistorySource):
     beside: ClassVar = {ABSENCES: LEAST_SCALE}
 
     @classmethod
+    def fit(cls, lessons: Lessons, training: Training) -> SourceFit[HabitSource]:
+        source, week, answers = cls.learn(
+            lessons.train, lessons.validation, lessons.schema, lessons.calibrates,
+            absorb_after=training.config.scoring.absorb_after, days_off=training.days_off,
+        )  # fmt: skip
+        return SourceFit(source, lambda _: answers, week)
+
+    @classmethod
     def learn(cls, *lessons: Any, **settings: Any) -> tuple[HabitSource, HistoryInquiry, Answers]:
-        """As `HabitModel.fit`: the source, the validation week as an inquiry, and what it answers about that."""
-        source, week, comparison = cls.fit(*lessons, **settings)
+        """As `HabitModel.learn_habits`: the source, the validation week as an inquiry, and what it answers about it."""
+        source, week, comparison = cls.learn_habits(*lessons, **settings)
         habits, visits, calibrates = week.history.trained_habits, week.visits, lessons[3]
         profile = profile_change(habits, visits, week.test_days[0])
         expected = source._expect(habits, visits, habits.locate(visits)[1], calibrates[visits.row])
@@ -187,22 +195,16 @@ class HabitSource(HabitModel, HistorySource):
         return tensors, {"frame": self.frame.to_dict(), "recurrence": list(astuple(self.recurrence))}
 
     @classmethod
-    def load(
-        cls, place: Path, schema: EventSchema, config: Config, content: tuple[Arrays, Mapping[str, Any]], *, whole: bool
-    ) -> HabitSource:
-        """From its own files and its `content` in the judge's, but for the histories of entities where not the
-        `whole` is asked for. Models of earlier versions lack widths."""
-        tensors, facts = content
-        plain = astuple(Widths.plain(1))
+    def load(cls, content: ModelContent) -> HabitSource:
+        """Models of earlier versions lack widths."""
+        tensors, file, plain = content.arrays, content.place / HISTORIES, astuple(Widths.plain(1))
         return cls(
-            schema,
-            Frame.from_dict(facts["frame"]),
+            content.encoder.schema,
+            Frame.from_dict(content.facts["frame"]),
             _read_population(tensors),
-            Recurrence(*facts["recurrence"]),
-            Habits.from_table(
-                read_table(place / HISTORIES) if whole else pq.read_schema(place / HISTORIES).empty_table()
-            ),
-            absorb_after=config.scoring.absorb_after,
+            Recurrence(*content.facts["recurrence"]),
+            Habits.from_table(read_table(file) if content.whole else pq.read_schema(file).empty_table()),
+            absorb_after=content.config.scoring.absorb_after,
             widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
         )
 

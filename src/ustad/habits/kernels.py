@@ -269,7 +269,9 @@ def presence(
         first, last = slots_of(minute[i], duration[i])
         unlikely = np.empty(last - first)
         for slot in range(first, last):
-            unlikely[slot - first] = -np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
+            unlikely[slot - first] = -np.log(
+                share_of_days(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS, np.inf)
+            )
         if hidden[i] > 0.0:
             unlikely = np.sort(unlikely)[: max(0, last - first - int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))]
         total = 0.0
@@ -318,12 +320,15 @@ def slots_of(minute: float, duration: float) -> tuple[int, int]:  # pragma: no c
 
 
 @njit(nogil=True, cache=True)
-def _share(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
-    """Smoothed share of days on which the entity was there in this half hour."""
+def share_of_days(
+    there: np.ndarray, days: np.ndarray, weekday: int, slot: int, most_days: float
+) -> float:  # pragma: no cover - compiled
+    """Smoothed share of days on which the entity was there in this half hour, as of at most so many days."""
     present = possible = 0.0
     for other in range(7):
         if (other >= 5) == (weekday >= 5):
             weight = 1.0 if other == weekday else OTHER_WEEKDAY
             present += weight * min(there[other, slot], days[other])
             possible += weight * days[other]
-    return (present + 0.5) / (possible + 1.0)
+    shrink = most_days / possible if possible > most_days else 1.0
+    return (shrink * present + 0.5) / (shrink * possible + 1.0)

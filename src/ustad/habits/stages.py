@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from ustad.events.visits import Visits
-from ustad.evidence_source import Inquiry
+from ustad.evidence_source import VisitInquiry
 from ustad.habits.history import Habits
 from ustad.habits.moving import DAYS_A_WEEK, moved_on, with_end
 
@@ -76,40 +75,11 @@ class MovingHistory:
 
 
 @dataclass(frozen=True)
-class HistoryInquiry(Inquiry):
+class HistoryInquiry(VisitInquiry):
     """With what is known of the E entities of the events; a history holds the `earlier` context."""
 
-    history: MovingHistory  # of the visits of the table
+    history: MovingHistory  # of the visits
     count_days: tuple[int, int]  # the first and last local day that visits are counted in
-    test_days: tuple[int, int]  # those that entities are tested over
-
-    @property
-    def visits(self) -> Visits:
-        """Of the table, by entity and time."""
-        return self.history.visits
-
-    @cached_property
-    def is_event(self) -> np.ndarray:
-        """Which visits are events, not context: bool."""
-        return self.visits.row >= self.first
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        """Positions that bring visits into the order of the events: int64 [N]."""
-        back = np.empty(len(self.visits), np.int64)
-        back[self.visits.row] = np.arange(len(back))
-        return back[self.first :]
-
-    @property
-    def entity(self) -> np.ndarray:
-        """Index of each event's entity into those of the visits: int64 [N]."""
-        return self.visits.entity[self.order]
-
-    def events(self, rows: np.ndarray) -> pa.Table:
-        """Some of the events, by their rows of N (ascending)."""
-        if len(rows) == len(self.order):
-            return self.table.slice(self.first)
-        return self.table.take(pa.array(rows + self.first))
 
     def stages(self) -> Iterator[tuple[Habits, np.ndarray, pa.Table | None]]:
         """A history, the rows (of N, ascending) of the events that are compared with it, and what is known before

@@ -9,9 +9,9 @@ from ustad import progress
 from ustad.detector import Detector
 from ustad.judges import check_by_paper
 from ustad.lab.search_settings import SearchResult, data_digest, tune
+from ustad.network.training.dual_training import new_network, training_tensors
 from ustad.network.training.estimate import rough_seconds
 from ustad.network.training.masked_task import MaskedTask
-from ustad.paper_fitting import new_network, training_tensors
 
 
 def search(detector: Detector, data: Any, directory: Path, trials: int) -> SearchResult:

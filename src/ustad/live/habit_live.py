@@ -1,4 +1,4 @@
-"""Habits one event at a time.
+"""Our judge one event at a time, where habits keep the histories.
 
 In goes an event (a row as a mapping), out come its scores. The numbers are those of batch scoring with counts up to the
 event and the window `past`. State per entity is small and bounded, leaves as bytes and comes back from them, and can be
@@ -11,14 +11,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.clock import microseconds
 from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.one_visit import RowColumns, VisitReader
@@ -48,21 +49,20 @@ MOST_ENTITIES = 4096
 LOOKED_AT = 128
 #: Fewer events than this are judged one by one in less time than together.
 LEAST_TOGETHER = 12
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass
 class _Entry:
     """One entity at hand: its own part of the history, its state, and what other sources have seen lately."""
 
-    model: HabitSource
+    history: HabitSource
     state: HabitState
     windows: list[Any] | None = None
     latest: Visits | None = None  # the last of the log as it was read, where it was not read from bytes
 
 
 class HabitLive:
-    """Scores by habits, event by event, for any interleaving of entities.
+    """Scores of our judge, event by event, for any interleaving of entities.
 
     >>> live = HabitLive(detector.judge, since=19_751)      # doctest: +SKIP
     >>> live.warm(stays_before)                              # doctest: +SKIP
@@ -87,7 +87,7 @@ class HabitLive:
 
     def __init__(
         self,
-        judge: AddingJudge,
+        judge: AddingJudge[HabitSource],
         since: int,
         p_value: float = DEFAULT_P_VALUE,
         reasons: Literal["flagged", "all", "none"] = "flagged",
@@ -95,16 +95,16 @@ class HabitLive:
         most: int = MOST_ENTITIES,
     ) -> None:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
-        self.model = cast(HabitSource, judge.history)
-        if self.model.counting != "past":
+        self.history = judge.history
+        if self.history.counting != "past":
             raise ConfigError("live scores count visits up to the event; learn the judge with counting='past'")
         self.looks, self.about, self._absent = judge.looks, judge.about, judge.beside.get(ABSENCES)
-        self.others_about = {name: part for name, part in self.about.items() if name not in self.model.about}
-        self.number_columns = number_columns(self.model.schema, self.about)
+        self.others_about = {name: part for name, part in self.about.items() if name not in self.history.about}
+        self.number_columns = number_columns(self.history.schema, self.about)
         self.since, self.p_value, self.reasons, self.most = since, p_value, reasons, most
         self.others = tuple(source.live() for source in judge.others)
         self._most_events = max([1, *(one.most_events for one in self.others)])
-        self._visits = VisitReader(self.model.schema, self.model.frame)
+        self._visits = VisitReader(self.history.schema, self.history.frame)
         self.features_in = self._visits.features_in
         self._gone: set[Any] = set()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -115,7 +115,7 @@ class HabitLive:
         """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
         if not self.others:
             return
-        self._context.update(latest_events(as_table(events, "context"), self.model.schema, self._most_events))
+        self._context.update(latest_events(as_table(events, "context"), self.history.schema, self._most_events))
 
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must come in the order of their times.
@@ -146,13 +146,13 @@ class HabitLive:
                 entry.windows = None  # begun anew from the recent events, which hold none of these
             raise
         for entry, trial in entries.values():
-            entry.model, entry.state, entry.windows = trial.model, trial.state, trial.windows
+            entry.history, entry.state, entry.windows = trial.history, trial.state, trial.windows
             entry.latest = trial.latest
         return rows
 
     def _begin(self, event: Mapping[str, Any], entries: dict[Any, tuple[_Entry, _Entry]]) -> _Entry:
         """What is at hand of the event's entity, to be changed; it is taken over once nothing has failed."""
-        schema = self.model.schema
+        schema = self.history.schema
         entity = event.get(schema.entity)
         if entity is None or event.get(schema.time) is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
@@ -163,7 +163,7 @@ class HabitLive:
 
     def _prepare(self, entry: _Entry, event: Mapping[str, Any]) -> LiveEvent:
         """The event read and counted, its history as it is then. Events of an entity come here in their order."""
-        schema, last = self.model.schema, entry.state.last
+        schema, last = self.history.schema, entry.state.last
         if last is not None and event[schema.time] < last[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
         row = {c: event[c] for c in self._columns if c in event}
@@ -172,21 +172,23 @@ class HabitLive:
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        model = entry.model
-        unseen = model.find_unseen(RowColumns(row), visits)  # of the event as it came: a place that is found has a key
-        place, key = locate_alone(model.habits, visits)
+        history = entry.history
+        unseen = history.find_unseen(RowColumns(row), visits)  # of it as it came: a place that is found has a key
+        place, key = locate_alone(history.habits, visits)
         if key == 0:
             visits = self._find_place(entry, visits)
-            place, key = locate_alone(model.habits, visits)
+            place, key = locate_alone(history.habits, visits)
         count, absences = entry.state.count(key), self._absences(entry, row, visits)
-        has_moved = model.habits.last_day > self.model.habits.last_day
-        since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
+        has_moved = history.habits.last_day > self.history.habits.last_day
+        since = max(self.since, history.habits.last_day + 1) if has_moved else self.since
         if self.others and entry.windows is None:
             before = self._before(entry.state, visits.entity_ids[0])
-            entry.windows = [one.start(model.habits, before) for one in self.others]
+            entry.windows = [one.start(history.habits, before) for one in self.others]
         entry.state.move_on(row, self._most_events)
         windows = entry.windows or []
-        return LiveEvent(row, last, visits, earlier, unseen, model, place, key, count, since, change, absences, windows)
+        return LiveEvent(
+            row, last, visits, earlier, unseen, history, place, key, count, since, change, absences, windows
+        )
 
     def _ask(self, live_events: Sequence[LiveEvent]) -> None:
         """The other sources' answers, from windows that end with each event."""
@@ -218,7 +220,7 @@ class HabitLive:
         entry = self._at_hand(entity)
         entry.state = state
         if own is not None:
-            entry.model = replace(self.model, habits=replace(own, days_off=self.model.habits.days_off))
+            entry.history = replace(self.history, habits=replace(own, days_off=self.history.habits.days_off))
 
     def missing(self, entity: Any) -> bool:
         """Whether an entity was let go and has to come back with `from_bytes` before its next event."""
@@ -230,7 +232,7 @@ class HabitLive:
         self._gone.discard(entity)
         self._context.pop(entity, None)
         self._visits.forget()
-        self.model = self.model.forget([entity])
+        self.history = self.history.forget([entity])
 
     def drop(self, entity: Any) -> None:
         """Let go of what is at hand of an entity; bring it back with `from_bytes` before its next event."""
@@ -243,17 +245,17 @@ class HabitLive:
     # ------------------------------------------------------------------------------------------- state
     @cached_property
     def _columns(self) -> tuple[str, ...]:
-        return event_columns(self.model.schema)
+        return event_columns(self.history.schema)
 
     @cached_property
     def _mark(self) -> str:
-        return model_mark(self.model.habits.last_day, self.model.frame)
+        return model_mark(self.history.habits.last_day, self.history.frame)
 
     def _at_hand(self, entity: Any) -> _Entry:
         if entity in self._gone:
-            raise DataError(f"this {self.model.schema.entity_word} was let go; bring it back with from_bytes first")
+            raise DataError(f"this {self.history.schema.entity_word} was let go; bring it back with from_bytes first")
         if entity not in self._entries:
-            own = replace(self.model, habits=self.model.habits.only([entity]))
+            own = replace(self.history, habits=self.history.habits.only([entity]))
             self._entries[entity] = _Entry(own, HabitState())
             if len(self._entries) > self.most:
                 self._gone.add(self._entries.popitem(last=False)[0])
@@ -261,62 +263,62 @@ class HabitLive:
         return self._entries[entity]
 
     def _table(self, rows: list[dict[str, Any]]) -> pa.Table:
-        times = {self.model.schema.time, self.model.schema.end}
+        times = {self.history.schema.time, self.history.schema.end}
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
 
     def _read(self, row: dict[str, Any]) -> Visits:
         """The event as a visit; what only a table knows how to convert goes through one."""
         visits = self._visits.read(row)
-        return read_visits(self._table([row]), self.model.schema, self.model.frame) if visits is None else visits
+        return read_visits(self._table([row]), self.history.schema, self.history.frame) if visits is None else visits
 
     def _move_on(self, entry: _Entry, visits: Visits) -> None:
         """The history up to where it ends for the event, whose visit is held until it enters the history itself."""
-        model, state, entity = entry.model, entry.state, visits.entity_ids[0]
-        training_end = self.model.habits.last_day
+        history, state, entity = entry.history, entry.state, visits.entity_ids[0]
+        training_end = self.history.habits.last_day
         day = max([int(visits.day[0]), *log_days(state.log)[-1:].tolist()])
         if day <= training_end:
             return
-        if not model.absorb_after:
+        if not history.absorb_after:
             state.log = with_visit(state.log, visits)[-LOOKED_AT:]
             return
-        end, habits = history_end(training_end, day, model.absorb_after), model.habits
+        end, habits = history_end(training_end, day, history.absorb_after), history.habits
         if max(self.since, habits.last_day + 1) <= end:
             habits = absorb(habits, state, entity, end)
         if len(state.log) >= MOST_VISITS:
             habits = make_room(habits, state, entity)
-        if habits is not model.habits:
-            entry.model, entry.windows = replace(model, habits=habits), None
+        if habits is not history.habits:
+            entry.history, entry.windows = replace(history, habits=habits), None
         state.log = with_visit(state.log, visits)
 
     def _earlier(self, entry: _Entry, visits: Visits) -> Visits | None:
         """The visit before the event, where it was seen that it was left. The log holds it, whose last nobody takes."""
         log, earlier = entry.state.log, entry.latest
         if earlier is None and len(log):
-            days_off = self.model.frame.days_off
+            days_off = self.history.frame.days_off
             earlier = replace(as_visits(log[-1:], visits.entity_ids[0]), days_off=days_off)
-        if earlier is None or not was_left_alone(earlier, visits, self.model.habits.last_day):
+        if earlier is None or not was_left_alone(earlier, visits, self.history.habits.last_day):
             return None
         return earlier
 
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""
         log = entry.state.log
-        if not len(log) or not entry.model.absorb_after or log_days(log)[-1] >= visits.day[0]:
+        if not len(log) or not entry.history.absorb_after or log_days(log)[-1] >= visits.day[0]:
             return None
-        return entry.model.describe_change(as_visits(log, visits.entity_ids[0]), self.model.habits.last_day)
+        return entry.history.describe_change(as_visits(log, visits.entity_ids[0]), self.history.habits.last_day)
 
     def _absences(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> list[dict[str, Any]]:
         """Nearly certain visits that did not come and whose time has passed with the event."""
-        model, log = entry.model, entry.state.log[-LOOKED_AT:]
+        history, log = entry.history, entry.state.log[-LOOKED_AT:]
         if (
             self._absent is None
             or not len(log)
             or log["time"][-1] != visits.time[0]
-            or not model.may_miss(*log_ends(log))
+            or not history.may_miss(*log_ends(log))
         ):
             return []
-        return model.tell_missed(
+        return history.tell_missed(
             as_visits(log, visits.entity_ids[0]), lambda: self._table([row]), partial(minus_log10_p, self._absent)
         )
 
@@ -360,6 +362,6 @@ def _column(values: list[Any], is_time: bool) -> pa.Array:
     if not is_time:
         return pa.array(values)
     if all(v is None or (isinstance(v, datetime) and v.tzinfo is not None) for v in values):
-        moments = [None if v is None else (v - _EPOCH) // _MICROSECOND for v in values]
+        moments = [None if v is None else microseconds(v) for v in values]
         return pa.array(moments, TIMESTAMP)
     return pa.array(values).cast(TIMESTAMP)

@@ -42,7 +42,7 @@ def make_live(judge: Any, *, device: Any, p_value: float, most: int) -> Live:
 
 
 @make_live.register(AddingJudge)
-def _(judge: AddingJudge, *, device: Any, p_value: float, most: int) -> Live:
+def _(judge: AddingJudge[Any], *, device: Any, p_value: float, most: int) -> Live:
     from ustad.live.habit_live import HabitLive
 
     return HabitLive(judge, (judge.known_until or 0) + 1, p_value, reasons="all", most=most)  # the slider shows any
@@ -64,7 +64,7 @@ def share_live(judge: Any, model: Path, workers: int, *, p_value: float, most: i
 
 
 @share_live.register(AddingJudge)
-def _(judge: AddingJudge, model: Path, workers: int, *, p_value: float, most: int) -> Any:
+def _(judge: AddingJudge[Any], model: Path, workers: int, *, p_value: float, most: int) -> Any:
     from ustad.live.sharded_live import ShardedLive
 
     return ShardedLive(model, judge, workers, p_value=p_value, reasons="all", most=most)

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from ustad.config import ConfigError
 from ustad.detector import Detector
+from ustad.habits.habit_source import HabitSource
 from ustad.live.habit_live import HabitLive
 from ustad.live.worker_messages import from_plain, read_table_bytes, receive, send, to_plain
 from ustad.scoring.adding_judge import AddingJudge
@@ -28,7 +29,8 @@ class Worker:
     """The scorer of one share of the entities, and what it can be asked."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        judge = cast(AddingJudge, Detector.load(settings["model"], device="cpu").judge)  # `share_live` has looked
+        detector = Detector.load(settings["model"], device="cpu")
+        judge = cast(AddingJudge[HabitSource], detector.judge)  # `share_live` has looked
         judge = replace(judge, history=judge.history.share(settings["part"], settings["parts"]))
         self.live = HabitLive(
             judge, settings["since"], settings["p_value"], reasons=settings["reasons"], most=sys.maxsize
@@ -49,7 +51,7 @@ class Worker:
     def score(self, events: list[dict[str, Any]], *, parts: Sequence[bytes]) -> tuple[Any, Sequence[bytes]]:
         """Rows of the events, and the states of their entities, in the order in which these come first."""
         rows = [{name: from_plain(value) for name, value in event.items()} for event in events]
-        schema = self.live.model.schema
+        schema = self.live.history.schema
         own = (schema.entity, schema.time, schema.event_id)
         scores, absences = [], []
         for row in self.live.update_many(rows):

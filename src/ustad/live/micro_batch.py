@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ustad.distribution import UNSURE
 from ustad.events.one_visit import RowColumns
 from ustad.events.visits import Visits, kind_feature
 from ustad.evidence_source import Answers, OneAnswer, expected_numbers
@@ -28,7 +27,8 @@ from ustad.live.one_judgement import add_sentences, join_numbers, plain_value
 from ustad.live.prepared_event import LiveEvent
 from ustad.scoring.adding_judge import Judgement, first_known, p_values
 from ustad.scoring.evidence import evidence_of_one
-from ustad.ties import first_highest, raised
+from ustad.scoring.judge import find_leads, last_kinds
+from ustad.ties import raised
 
 if TYPE_CHECKING:
     from ustad.live.habit_live import HabitLive
@@ -68,29 +68,31 @@ def _groups(events: Sequence[LiveEvent]) -> list[list[int]]:
 
 
 def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, Any]]:
-    model, columns = live.model, RowColumns(events[0].row)
+    history, columns = live.history, RowColumns(events[0].row)
     visits = join_visits([event.visits for event in events])
     habits = side_by_side(list({id(event.habits): event.habits for event in events}.values()))
-    own_model = replace(model, habits=habits)
+    own_history = replace(history, habits=habits)
     place = np.array([event.place for event in events])
     if len(habits.place_key):
         place = np.where(place >= 0, place + habits.place_offsets[:-1][habits.owners(visits)], -1)
     comparison = compare(
-        habits, model.population, model.recurrence, visits, period=(events[0].since, 0), counting="past",
+        habits, history.population, history.recurrence, visits, period=(events[0].since, 0), counting="past",
         counts=np.array([event.count for event in events]),
         places=(place, np.array([event.key for event in events], np.uint64)),
-        left=_ask_left(replace(model, habits=habits), [event.earlier for event in events]),
+        left=_ask_left(own_history, [event.earlier for event in events]),
     )  # fmt: skip
     unseen = {part: np.concatenate([event.unseen[part] for event in events]) for part in events[0].unseen}
     facts = HabitFacts(comparison, unseen, visits.entity_ids, visits.entity)
     judgement = _judge(live, comparison.terms, facts, events)
-    usual_visits = usual(habits, visits, comparison.place, model.widths)
-    usual_facts = usual_columns(habits, model.frame, model.schema, columns, visits=visits, usual_visits=usual_visits)
+    usual_visits = usual(habits, visits, comparison.place, history.widths)
+    usual_facts = usual_columns(
+        habits, history.frame, history.schema, columns, visits=visits, usual_visits=usual_visits
+    )
     numbers: dict[str, Mapping[str, np.ndarray]] = dict(
-        model.numbers(model.schema, Answers({}, facts=facts), usual_facts)
+        history.numbers(history.schema, Answers({}, facts=facts), usual_facts)
     )
     if live.others:
-        numbers |= expected_numbers(model.schema, usual_facts, live.others_about)
+        numbers |= expected_numbers(history.schema, usual_facts, live.others_about)
     evidence = _evidence(judgement, numbers, events)
     scores, p_value = judgement.score.tolist(), p_values(judgement.score)
     alert = (p_value <= raised(live.p_value, floor=0.0)).tolist()
@@ -98,7 +100,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         "visits_now": comparison.count.tolist(),
         "km_from_own_places": _plain(comparison.distance),
         "new_place": (comparison.place < 0).tolist(),
-        "at_home": [own_model.is_home(place) for place in comparison.place.tolist()],
+        "at_home": [own_history.is_home(place) for place in comparison.place.tolist()],
         "uncertainty_noise": _plain(_first_known([[one.noise for one in event.answers] for event in events])),
         "uncertainty_model": _plain(_doubt(events)),
         **{name: _plain(values) for name, values in usual_facts.items()},
@@ -108,8 +110,8 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         "p_value": p_value.tolist(),
         "alert": alert,
     }
-    names = [c for c in (model.schema.entity, model.schema.time, model.schema.event_id) if c in events[0].row]
-    kind = kind_feature(columns, model.schema)
+    names = [c for c in (history.schema.entity, history.schema.time, history.schema.event_id) if c in events[0].row]
+    kind = kind_feature(columns, history.schema)
     rows = []
     for i, (event, values) in enumerate(zip(events, zip(*parts.values(), strict=True), strict=True)):
         row = {**{c: event.row[c] for c in names}, "final": True, **dict(zip(parts, values, strict=True))}
@@ -118,7 +120,7 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
         if live.reasons == "all" or (live.reasons == "flagged" and alert[i]):
             word = event.row[kind.columns[0]] if kind is not None else None
             told_event = ToldEvent.of(comparison, judgement, i)
-            reason = own_model.explain_one(told_event, visits, kind=word, usual_visits=usual_visits, at=i)
+            reason = own_history.explain_one(told_event, visits, kind=word, usual_visits=usual_visits, at=i)
             answers = [OneAnswer(dict.fromkeys(comparison.terms, 0.0)), *event.answers]
             shares = {name: float(values[i]) for name, values in judgement.shares.items()}
             row["reason"] = add_sentences(reason, answers, shares)
@@ -127,14 +129,14 @@ def _judge_group(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str,
     return rows
 
 
-def _ask_left(model: HabitSource, earlier: Sequence[Visits | None]) -> Left:
+def _ask_left(history: HabitSource, earlier: Sequence[Visits | None]) -> Left:
     """How the visits before N visits were left, of each the one that is known."""
     is_known = np.array([one is not None for one in earlier])
     if not is_known.any():
         return Left.unknown(len(earlier))
     before = np.where(is_known, np.cumsum(is_known) - 1, -1)
     visits = join_visits([one for one in earlier if one is not None])
-    return Left.ask(model.habits, model.population, visits, before)
+    return Left.ask(history.habits, history.population, visits, before)
 
 
 def join_visits(visits: Sequence[Visits]) -> Visits:
@@ -165,21 +167,14 @@ def _judge(
     }
     surprise, looks, score = live.looks.weigh({**terms, **answers})
     shares = live.looks.share(looks, surprise)
-    leads = np.array(list(shares), dtype=object)[first_highest(list(shares.values()))]
+    leads = find_leads(shares)
     about = np.array([live.about.get(name) for name in leads], dtype=object)
-    kind = np.full(len(leads), "predictable", dtype=object)
-    if live.looks.doubt is not None:
-        kind[np.nan_to_num(live.looks.doubt.log10_tail(_doubt(events))) <= raised(UNSURE)] = "unsure"
-    kind = _with_words(kind, live.model.find_kinds(Answers({}, facts=facts), leads, about))
+    kinds = [live.history.find_kinds(Answers({}, facts=facts), leads, about)]
     for n, one in enumerate(live.others):
-        words = [one.find_kind(event.answers[n], *lead) for event, *lead in zip(events, leads, about, strict=True)]
-        kind = _with_words(kind, np.array(words, dtype=object))
+        own = [one.find_kind(event.answers[n], *lead) for event, *lead in zip(events, leads, about, strict=True)]
+        kinds.append(np.array(own, dtype=object))
+    kind = last_kinds(kinds, live.looks.is_unsure(_doubt(events), len(events)))
     return Judgement(surprise, looks, shares, score, kind, live.about, facts.entity_ids, facts.entity, {}, ())
-
-
-def _with_words(kind: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The source's words where it has one."""
-    return np.where(words == None, kind, words)  # noqa: E711  # of each element
 
 
 def _doubt(events: Sequence[LiveEvent]) -> np.ndarray:

@@ -11,7 +11,7 @@ import dataclasses
 from collections import ChainMap, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from ustad.clock import microseconds
 from ustad.events.encoded_row import RowEncoder
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Features, periods
@@ -38,7 +39,8 @@ from ustad.scoring.paper_judge import PaperJudge
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Of the events of windows, embeddings of so many bytes are kept.
+CACHE_BYTES = 256 << 20
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
 
 
@@ -69,7 +71,6 @@ class LiveScorer:
         p_value: float = DEFAULT_P_VALUE,
         neighbours: Literal["auto", "exact", "approximate"] = "auto",
         *,
-        cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
         judge = make_causal(judge)
@@ -84,7 +85,7 @@ class LiveScorer:
         self._rows, self._judge = RowEncoder(model.encoder), RowJudge(judge)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
-        self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
+        self._kept = max(256, CACHE_BYTES // (4 * network.config.width * (self._samples + 1)))
         reference = model.neighbours
         self._approximate = neighbours == "approximate" or (
             neighbours == "auto" and reference is not None and live_through_lists(len(reference), self.device)
@@ -321,7 +322,7 @@ def _fields(arrays: EventArrays, rows: slice | np.ndarray) -> list[np.ndarray]:
 def _column(values: list[Any], is_time: bool) -> pa.Array:
     """A column of two or fewer values. Moments go through integers: asking a library for their zone is slow."""
     if is_time and all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
-        return pa.array([(v - _EPOCH) // timedelta(microseconds=1) for v in values], pa.int64()).cast(TIMESTAMP)
+        return pa.array([microseconds(v) for v in values], pa.int64()).cast(TIMESTAMP)
     return pa.array(values)
 
 

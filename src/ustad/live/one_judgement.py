@@ -39,29 +39,29 @@ def judge_alone(live: HabitLive, events: Sequence[LiveEvent]) -> list[dict[str, 
 
 
 def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
-    model, habits, visits = live.model, event.habits, event.visits
+    history, habits, visits = live.history, event.habits, event.visits
     features = live.features_in(event.row)
     comparison = compare_alone(
-        habits, model.population, model.recurrence, visits, since=event.since, count=event.count,
+        habits, history.population, history.recurrence, visits, since=event.since, count=event.count,
         place_and_key=(event.place, event.key), earlier=event.earlier,
     )  # fmt: skip
     facts = HabitFacts(comparison, event.unseen, visits.entity_ids, np.zeros(1, np.int64))
     raw = {name: float(values[0]) for name, values in comparison.terms.items()}
     answers = [OneAnswer(raw, facts=facts), *event.answers]
-    replies = tuple(zip((model, *live.others), answers, strict=True))
+    replies = tuple(zip((history, *live.others), answers, strict=True))
     judgement = judge_one(live.looks, live.about, replies)
-    usual_visits = usual_alone(habits, visits, event.place, model.widths)
-    usual_facts = usual_row(habits, model.frame, model.schema, features, visits=visits, usual_visits=usual_visits)
+    usual_visits = usual_alone(habits, visits, event.place, history.widths)
+    usual_facts = usual_row(habits, history.frame, history.schema, features, visits=visits, usual_visits=usual_visits)
     score, distance = judgement.score, float(comparison.distance[0])
     p_value = 10.0 ** -min(score, SMALLEST)
-    names = (model.schema.entity, model.schema.time, model.schema.event_id)
+    names = (history.schema.entity, history.schema.time, history.schema.event_id)
     row = {
         **{c: event.row[c] for c in names if c in event.row},
         "final": True,
         "visits_now": int(comparison.count[0]),
         "km_from_own_places": distance if math.isfinite(distance) else None,
         "new_place": bool(comparison.place[0] < 0),
-        "at_home": event.model.is_home(int(comparison.place[0])),
+        "at_home": event.history.is_home(int(comparison.place[0])),
         "uncertainty_noise": plain_value(first_known(one.noise for one in answers)),
         "uncertainty_model": plain_value(first_known(one.doubt for one in answers)),
         **{name: plain_value(value) for name, value in usual_facts.items()},
@@ -77,7 +77,7 @@ def _judge_event(live: HabitLive, event: LiveEvent) -> dict[str, Any]:
         kind = features[0]
         word = event.row[kind.columns[0]] if kind is not None else None
         told_event = ToldEvent.by_shares(comparison, 0, judgement.shares, live.about, kind=judgement.kind)
-        reason = event.model.explain_one(told_event, visits, kind=word, usual_visits=usual_visits)
+        reason = event.history.explain_one(told_event, visits, kind=word, usual_visits=usual_visits)
         row["reason"] = add_sentences(reason, answers, judgement.shares)
     row |= {"absences": event.absences} if event.absences else {}
     return row if event.change is None else {**row, "change": event.change}

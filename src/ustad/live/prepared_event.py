@@ -22,7 +22,7 @@ class LiveEvent:
     visits: Visits  # it alone, with the key of its place
     earlier: Visits | None  # the visit before it, where it was seen that it was left
     unseen: dict[str, np.ndarray]
-    model: HabitSource  # with the entity's own history as it is then
+    history: HabitSource  # with the entity's own history as it is then
     place: int  # own place in that history, -1 somewhere new
     key: int
     count: int  # visits to the place so far
@@ -34,4 +34,4 @@ class LiveEvent:
 
     @property
     def habits(self) -> Habits:
-        return self.model.habits
+        return self.history.habits

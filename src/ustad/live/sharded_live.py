@@ -86,7 +86,7 @@ class ShardedLive:
     def __init__(
         self,
         model: Path | str,
-        judge: AddingJudge,
+        judge: AddingJudge[Any],
         workers: int,
         since: int | None = None,
         *,

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
+from ustad.clock import microseconds, moment_at
 from ustad.tables import DataError
 
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _SIZES = struct.Struct("<qq")  # bytes of the JSON, and how many parts follow it
 _SIZE = struct.Struct("<q")
 
@@ -50,7 +50,7 @@ def to_plain(value: Any, name: str = "") -> Any:
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return {"moment": (value - _EPOCH) // _MICROSECOND}
+        return {"moment": microseconds(value)}
     if isinstance(value, datetime):
         return {"wall": value.isoformat()}
     if isinstance(value, date):
@@ -72,7 +72,7 @@ def from_plain(value: Any) -> Any:
         return value
     ((kind, content),) = value.items()
     if kind == "moment":
-        return _EPOCH + timedelta(microseconds=content)
+        return moment_at(content)
     if kind == "fields":
         return {key: from_plain(one) for key, one in content.items()}
     return datetime.fromisoformat(content) if kind == "wall" else date.fromisoformat(content)

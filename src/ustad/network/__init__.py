@@ -25,6 +25,7 @@ DOOR = (
     "network_words",
     "paths",
     "tokenizer",
+    "training.dual_training",
     "training.estimate",
     "training.loop",
     "training.masked_step",

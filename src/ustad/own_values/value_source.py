@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from safetensors.numpy import load_file, save_file
 
-from ustad.events.encoder import Encoder
-from ustad.evidence_source import Answers, Arrays, Source
+from ustad import progress
+from ustad.evidence_source import Answers, Arrays, Inquiry, ModelContent, OtherSource, SourceFit, Training
 from ustad.files import read_json, read_table, write_json, write_table
-from ustad.habits.stages import HistoryInquiry
+from ustad.lessons import Lessons
 from ustad.own_values.own_events import OwnEvents
 from ustad.own_values.value_features import ValueFeature, find_kind, read_values, value_features
 from ustad.own_values.value_live import LiveValues
@@ -34,7 +34,7 @@ VALUES, ARRAYS, FACTS = "own_values.parquet", "own_values.safetensors", "own_val
 
 
 @dataclass(frozen=True)
-class ValueSource(Source):
+class ValueSource(OtherSource):
     """What is usual of every feature, and the own values that are remembered."""
 
     schema: EventSchema
@@ -45,7 +45,16 @@ class ValueSource(Source):
     name = "values"
 
     @classmethod
-    def fit(cls, train: pa.Table, schema: EventSchema) -> ValueSource:
+    def fit(cls, lessons: Lessons, training: Training) -> SourceFit[ValueSource]:
+        """The validation week is compared with own values of the weeks before it; they are remembered of both."""
+        schema, train = lessons.schema, lessons.train
+        labels = ", ".join(one.feature.label for one in value_features(schema))
+        progress.say(f"habits do not look at everything here: {labels} are compared with each one's own values")
+        both = pa.concat_tables([train, lessons.validation], promote_options="permissive")
+        return SourceFit(cls.learn(both, schema), cls.learn(train, schema).answer)
+
+    @classmethod
+    def learn(cls, train: pa.Table, schema: EventSchema) -> ValueSource:
         """From training events."""
         features = value_features(schema)
         values, kind = read_values(train, schema, features)
@@ -73,7 +82,7 @@ class ValueSource(Source):
         return {"visit": tuple(self.models), "values": tuple(self.models), **alone}
 
     # ---------------------------------------------------------------------------------------- events
-    def answer(self, inquiry: HistoryInquiry) -> Answers:
+    def answer(self, inquiry: Inquiry) -> Answers:
         earlier = [
             one for one in (inquiry.earlier, inquiry.table.slice(0, inquiry.first)) if one is not None and one.num_rows
         ]
@@ -158,15 +167,14 @@ class ValueSource(Source):
         return {}, {"values": True}
 
     @classmethod
-    def load(cls, place: Path, encoder: Encoder, frame: Any, config: Any, *, device: Any) -> ValueSource:
-        """Read what `save` wrote; nothing in it is executed."""
-        arrays, facts = load_file(place / ARRAYS), read_json(place / FACTS)
+    def load(cls, content: ModelContent) -> ValueSource:
+        arrays, facts = load_file(content.place / ARRAYS), read_json(content.place / FACTS)
         models = {}
         for name, own in facts["models"].items():
             mine = {key.removeprefix(f"{name}."): v for key, v in arrays.items() if key.startswith(f"{name}.")}
             models[name] = BY_NAME[own["model"]].from_parts(mine, own)
-        events = OwnEvents.from_table(read_table(place / VALUES))
-        return cls(encoder.schema, tuple(facts["kinds"]), models, events)
+        events = OwnEvents.from_table(read_table(content.place / VALUES))
+        return cls(content.encoder.schema, tuple(facts["kinds"]), models, events)
 
 
 def _error(facts: Comparison, period: float) -> np.ndarray:

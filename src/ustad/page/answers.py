@@ -212,7 +212,7 @@ def _ground(connection: Connection, ground: Ground) -> dict[str, Any]:
     points = np.array([tuple(row) for row in rows], float).reshape(-1, 2)
     if not len(points):
         return ground.near((-180.0, -85.0, 180.0, 85.0))
-    return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0), 0.5))
+    return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0)))
 
 
 def _lines(connection: Connection, run_scores: RunScores, choice: Choice) -> list[dict[str, Any]]:

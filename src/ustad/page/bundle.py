@@ -31,18 +31,19 @@ def module_order(entry: str = ENTRY) -> list[str]:
 def _visit(name: str, order: list[str], above: list[str]) -> None:
     if name in above:
         raise ValueError(f"scripts import each other in a circle: {' → '.join([*above, name])}")
-    for match in _IMPORT.finditer(_source(name)):
+    for match in _IMPORT.finditer(read_web(name)):
         if match["file"] not in order:
             _visit(match["file"], order, [*above, name])
     order.append(name)
 
 
-def _source(name: str) -> str:
+def read_web(name: str) -> str:
+    """A file of the page."""
     return (WEB / name).read_text(encoding="utf-8")
 
 
 def _module(name: str) -> str:
-    text = _source(name)
+    text = read_web(name)
     names = ", ".join(_EXPORT.findall(text))
     text = _EXPORT.sub("", _IMPORT.sub(_binding, text))
     if re.search(r"^(import|export)\b", text, re.M):

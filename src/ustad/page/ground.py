@@ -153,10 +153,10 @@ def streets_in_table(trips: pa_dataset.Dataset | None) -> Streets:
     return learn_streets(agent_codes(table["agent_id"])[0], starts, np.c_[lon, lat])
 
 
-def box_around(points: np.ndarray, share: float = 1.0, least: float = 0.15) -> Box:
-    """A box around points (lon, lat) with room: `share` of its size on each side, at least so many degrees."""
+def box_around(points: np.ndarray) -> Box:
+    """A box around points (lon, lat) with room: half of its size on each side, at least 0.15 degrees."""
     (west, south), (east, north) = points.min(axis=0), points.max(axis=0)
-    wide, high = max(least, share * (east - west)), max(least, share * (north - south))
+    wide, high = max(0.15, 0.5 * (east - west)), max(0.15, 0.5 * (north - south))
     return (
         max(-180.0, float(west - wide)), max(-85.0, float(south - high)),
         min(180.0, float(east + wide)), min(85.0, float(north + high)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +15,13 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, literal_column,
 from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.agent_order import order_note
-from ustad.clock import iso_date
+from ustad.clock import iso_date, moment_at
 from ustad.page import records as r
 from ustad.page.other_stays import add_other_stays
 from ustad.page.store import chunks
 from ustad.ties import lowered
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
-START = datetime(1970, 1, 1, tzinfo=UTC)
 #: Not the bare column, whose index would lead through all events of a span to its few alerts.
 MOMENT = E.started_at + literal_column("0")
 #: Of one moment the one that came last.
@@ -389,8 +387,4 @@ def frequent_categories(connection: Connection) -> list[str]:
 # --------------------------------------------------------------------------------------------------- time
 def iso(microseconds: int) -> str:
     """ISO 8601 in UTC."""
-    return (START + timedelta(microseconds=int(microseconds))).isoformat().replace("+00:00", "Z")
-
-
-def microseconds(moment: datetime) -> int:
-    return (moment - START) // timedelta(microseconds=1)
+    return moment_at(int(microseconds)).isoformat().replace("+00:00", "Z")

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ustad import progress
-from ustad.page import WEB
 from ustad.page.answers import FrozenRun, freeze
-from ustad.page.bundle import bundle
+from ustad.page.bundle import bundle, read_web
 from ustad.page.ground import Ground, streets_in_table
 from ustad.page.map_file import MapFile, is_extract, read_map_file
 from ustad.page.run_tables import RunTables
@@ -99,12 +98,12 @@ def render(frozen: FrozenRun, archive: MapFile | None = None) -> str:
     agents = {name: pack(embed(answers)) for name, answers in frozen.agents.items()}
     content = {"answers": frozen.answers, "agents": agents}
     styles, scripts = (
-        [_text("page.css"), _text(f"{PLOT}/uPlot.min.css")],
-        [_text(f"{PLOT}/uPlot.iife.min.js"), bundle()],
+        [read_web("page.css"), read_web(f"{PLOT}/uPlot.min.css")],
+        [read_web(f"{PLOT}/uPlot.iife.min.js"), bundle()],
     )
     parts = [f'<script type="application/json" id="answers">{embed(content)}</script>']
     if about["has_place"]:
-        styles.append(_text(f"{MAP}/maplibre-gl.css"))
+        styles.append(read_web(f"{MAP}/maplibre-gl.css"))
         library = {"map-library": "maplibre-gl-csp.js", "map-worker": "maplibre-gl-csp-worker.js"}
         parts += [_pack_file(name, f"{MAP}/{file}") for name, file in library.items()]
     if archive is not None:
@@ -115,19 +114,15 @@ def render(frozen: FrozenRun, archive: MapFile | None = None) -> str:
         f"<title>{html.escape(about['run'] or 'ustad')}</title>",
         *(f"<style>{text}</style>" for text in reversed(styles)),
     ]
-    page = re.sub(r"^ *<(?:title|link|script)\b.*\n", "", _text("index.html"), flags=re.MULTILINE)
+    page = re.sub(r"^ *<(?:title|link|script)\b.*\n", "", read_web("index.html"), flags=re.MULTILINE)
     before, _, after = page.partition("</head>")
     body, _, end = after.partition("</body>")
     tail = [*parts, *(f"<script>{text}</script>" for text in scripts)]
     return "".join([before, "\n".join(head), "\n</head>", body, "\n".join(tail), "\n</body>", end])
 
 
-def _text(name: str) -> str:
-    return (WEB / name).read_text(encoding="utf-8")
-
-
 def _pack_file(name: str, file: str) -> str:
-    return f'<script type="text/plain" id="{name}">{pack(_text(file))}</script>'
+    return f'<script type="text/plain" id="{name}">{pack(read_web(file))}</script>'
 
 
 def pack(text: str) -> str:

@@ -54,7 +54,7 @@ class RunTables:
         return join_details(events, rows_of(self.details, entity, pc.unique(events[entity]).to_pylist()), self.schema)
 
     @classmethod
-    def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> RunTables:
+    def from_directory(cls, scores: Path | str, data: Path | str | None = None) -> RunTables:
         """From a directory that `ustad score` wrote, and the data directory and model that its run.json names, or that
         lie beside it."""
         scores = Path(scores)
@@ -70,8 +70,7 @@ class RunTables:
         around, model = (
             _find_path(path, run.get(name), scores.resolve(), name) for name, path in (("data", data), ("model", None))
         )
-        if card is None:
-            card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
+        card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
         tables, notes = _around(around, run)
         run["name"] = run.get("name") or _name_of(around)
         run["warnings"] = [*(run.get("warnings") or []), *notes]

@@ -23,10 +23,11 @@ def numbers(table: pa.Table, name: str) -> np.ndarray:
     return pc.fill_null(table[name].cast(pa.float64()), np.nan).to_numpy()
 
 
-def texts(table: pa.Table, name: str | None, missing: str = "") -> list[str]:
-    if name is None or name not in table.column_names:
-        return [missing] * table.num_rows
-    return pc.fill_null(table[name].cast(pa.string()), missing).to_pylist()
+def texts(table: pa.Table, name: str) -> list[str]:
+    """A column as words, empty where missing or where there is no such column."""
+    if name not in table.column_names:
+        return [""] * table.num_rows
+    return pc.fill_null(table[name].cast(pa.string()), "").to_pylist()
 
 
 def category_column(schema: EventSchema) -> str | None:

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, timedelta, tzinfo
 from functools import cache, cached_property, lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from ustad.clock import MICROSECONDS_PER_DAY, is_zone, local_time
+from ustad.clock import MICROSECONDS_PER_DAY, is_zone, local_time, moment_at
 from ustad.dataset import event_days, zone_of
 from ustad.events.observed import GAP_COLUMNS
 from ustad.page import records
@@ -37,7 +37,6 @@ _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
 _NO_VERDICT = {"verdict": None, "marked_by": None, "hidden_by": None}
-_START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 Parts = dict[str, list[str]]  # of each term what the score has of it
 
 
@@ -179,8 +178,8 @@ def local_day(moment: int, zone: str) -> int:
     zone_info = _zone(zone)
     if zone_info is None:
         return int(local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).day[0])
-    ahead = zone_info.utcoffset((_START + timedelta(microseconds=moment)).astimezone(zone_info)) or timedelta()
-    return (moment + ahead // _MICROSECOND) // MICROSECONDS_PER_DAY
+    ahead = zone_info.utcoffset(moment_at(moment).astimezone(zone_info)) or timedelta()
+    return (moment + ahead // timedelta(microseconds=1)) // MICROSECONDS_PER_DAY
 
 
 @cache
@@ -296,9 +295,9 @@ def event_rows(rows: Sequence[Mapping[str, Any]], layout: Layout) -> list[dict[s
 
 def _event_row(row: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
     schema = layout.schema
-    event = {schema.entity: row["agent"], schema.time: _START + timedelta(microseconds=row["started_at"])}
+    event = {schema.entity: row["agent"], schema.time: moment_at(row["started_at"])}
     if schema.end:
-        event[schema.end] = _START + timedelta(microseconds=row["finished_at"])
+        event[schema.end] = moment_at(row["finished_at"])
     for ours, theirs in layout.columns.items():
         event[theirs] = row.get(ours)
     extras = row.get("given") or {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from safetensors.numpy import load_file, save_file
 
 from ustad.config import ConfigError
-from ustad.distribution import UNSURE, Distribution, Tail
+from ustad.distribution import Distribution, Tail
 from ustad.events.together import PairTails
-from ustad.evidence_source import Answers, Arrays, HistorySource, Source
+from ustad.evidence_source import Answers, Arrays, HistorySource, OtherSource, Source, VisitInquiry
 from ustad.files import set_columns
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
@@ -39,7 +39,6 @@ from ustad.scoring.judge import Request, Span, find_kinds, find_leads, worst_row
 from ustad.scoring.looks import Groups, Looks, minus_log10_p, unit_weights
 from ustad.scoring.score_table import add_measurements, make_agent_table
 from ustad.tables import agent_codes
-from ustad.ties import raised
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
@@ -49,6 +48,7 @@ TENSORS, FACTS = "habits.safetensors", "habits.json"
 #: The array of pairs of people there.
 TOGETHER = "together"
 T = TypeVar("T")
+History = TypeVar("History", bound=HistorySource)
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class AddingJudge:
+class AddingJudge(Generic[History]):
     """Sources, and what their answers about normal events are like."""
 
-    history: HistorySource  # keeps what is known of entities, and answers questions itself
-    others: tuple[Source, ...]
+    history: History  # keeps what is known of entities, and answers questions itself
+    others: tuple[OtherSource, ...]
     looks: Looks
     agents: AgentReference
     counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
@@ -96,25 +96,26 @@ class AddingJudge:
     @classmethod
     def fit(
         cls,
-        sources: tuple[HistorySource, tuple[Source, ...]],
-        week: Any,
+        sources: tuple[History, tuple[OtherSource, ...]],
+        week: VisitInquiry,
         answers: Sequence[Answers],
         calibrates: np.ndarray,
         *,
         without: tuple[str, ...] = (),
-    ) -> AddingJudge:
+    ) -> Self:
         """Calibrate on what the sources answer about a week of normal events; `calibrates` says of each whether it
         does. Questions `without` are left out."""
         raw = {name: values for name, values in _join(answers, "raw").items() if name not in without}
         history, others = sources
+        both: tuple[Source, ...] = (history, *others)
         period = _period(week)
         groups = Groups.of(period.entity, period.entity_key, calibrates)
-        weights = unit_weights(source.looks for source in (history, *others))
+        weights = unit_weights(source.looks for source in both)
         looks, score = Looks.of_week(raw, first_known(one.doubt for one in answers), groups, weights)
         is_reference = np.bincount(period.entity[calibrates], minlength=len(period.entity_key)) > 0
         agents = AgentReference.fit(score, period, is_reference, _join(answers, "tests"))
         counts = count_incidents(week.table.filter(pa.array(calibrates)), history.schema, score[calibrates])
-        beside = _fit_beside((history, *others), answers)
+        beside = _fit_beside(both, answers)
         together = PairTails.of_week(week.table, history.schema, history.find_new(answers[0]))
         looks = replace(looks, remaining=history.share_remaining(week))
         return cls(history, others, looks, agents, tuple(counts), beside, together)
@@ -162,6 +163,7 @@ class AddingJudge:
         answers = tuple(source.answer(inquiry) for source in self.sources)
         surprise, looks, score = self.looks.weigh(_join(answers, "raw"))
         shares = self.looks.share(looks, surprise)
+        is_unsure = self.looks.is_unsure(first_known(one.doubt for one in answers), len(score))
         period = _period(inquiry)
         agents = self.agents.judge(score, period, _join(answers, "tests")) | _join(answers, "evidence")
         return Judgement(
@@ -169,20 +171,13 @@ class AddingJudge:
             looks,
             shares,
             score,
-            find_kinds(self.sources, answers, find_leads(shares), self._is_unsure(answers, len(score))),
+            find_kinds(self.sources, answers, find_leads(shares), is_unsure),
             self.about,
             inquiry.visits.entity_ids,
             period.entity,
             agents,
             answers,
         )
-
-    def _is_unsure(self, answers: Sequence[Answers], rows: int) -> np.ndarray:
-        """Where doubt is among its reference's highest 5 %: bool [N]."""
-        doubt = first_known(one.doubt for one in answers)
-        if doubt is None or self.looks.doubt is None:
-            return np.zeros(rows, bool)
-        return np.nan_to_num(self.looks.doubt.log10_tail(doubt)) <= raised(UNSURE)
 
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
@@ -279,7 +274,7 @@ class AddingJudge:
     def knows(self, entities: np.ndarray) -> np.ndarray:
         return np.r_[self.history.entity_key, self.agents.entity_key]
 
-    def forget(self, entities: Sequence[Any]) -> AddingJudge:
+    def forget(self, entities: Sequence[Any]) -> Self:
         """Without histories and reference weeks; what is normal stays, in which nobody can be told apart."""
         others = tuple(source.forget(entities) for source in self.others)
         return replace(self, history=self.history.forget(entities), others=others, agents=self.agents.forget(entities))
@@ -290,7 +285,7 @@ class AddingJudge:
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
         return self.history.name_places(stays, radius_m)
 
-    def with_histories(self, table: pa.Table) -> AddingJudge:
+    def with_histories(self, table: pa.Table) -> Self:
         return replace(self, history=self.history.with_histories(table))
 
     def save(self, place: Path) -> None:
@@ -307,15 +302,13 @@ class AddingJudge:
         (place / FACTS).write_text(json.dumps(facts))
 
     @classmethod
-    def load(
-        cls, history: HistorySource, others: tuple[Source, ...], content: tuple[Mapping[str, Any], Mapping[str, Any]]
-    ) -> AddingJudge:
+    def load(cls, history: History, others: tuple[OtherSource, ...], tensors: Arrays, facts: Mapping[str, Any]) -> Self:
         """From loaded sources and what `read_judge` says."""
-        tensors, facts = content
+        sources: tuple[Source, ...] = (history, *others)
         counts = tuple((p, n, k) for p, n, k in facts.get("incidents", ()))
-        weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in (history, *others))
+        weights = facts["weights"] if "weights" in facts else unit_weights(one.looks for one in sources)
         looks = Looks.from_tensors(tensors, facts, weights)
-        names = [name for source in (history, *others) for name in source.beside if f"final.{name}.values" in tensors]
+        names = [name for source in sources for name in source.beside if f"final.{name}.values" in tensors]
         beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
         together = PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
         return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside, together)
@@ -358,7 +351,7 @@ def first_known(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _period(inquiry: Any) -> Period:
+def _period(inquiry: VisitInquiry) -> Period:
     """The events of an inquiry, as tests of entities see them."""
     visits = inquiry.visits
     return Period(inquiry.entity, visits.entity_key, visits.day[inquiry.order], inquiry.test_days)

@@ -8,7 +8,7 @@ day on average. The other rules rest on p-values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -171,7 +171,7 @@ def report_part(
 
 def raise_alerts(
     rule: AlertRule,
-    reports: dict[str, dict[str, Any]],
+    reports: Mapping[str, dict[str, Any]],
     days: float,
     reference: int,
     *,
@@ -203,7 +203,7 @@ def raise_alerts(
 
 
 def _most_unusual(
-    reports: dict[str, dict[str, Any]], most: int, rank: Rank | None
+    reports: Mapping[str, dict[str, Any]], most: int, rank: Rank | None
 ) -> list[tuple[float, float, str, int]]:
     """The most unusual leading events of all parts: p-value, falling score, part and row."""
     events = [(p, -score, name, row) for name, report in reports.items() for p, score, row, _ in report["top"]]

@@ -74,6 +74,9 @@ class Judge(Protocol):
     def schema(self) -> EventSchema: ...
 
     @property
+    def sources(self) -> tuple[Source, ...]: ...
+
+    @property
     def reference(self) -> int:
         """How many normal events the p-values rest on."""
 
@@ -136,9 +139,14 @@ def find_kinds(
     """What sort of unusual each event is: what the last source says that says it, else `unsure` or `predictable`."""
     part_of = {question: part for source in sources for question, part in source.about.items()}
     about = np.array([part_of.get(name) for name in leads], dtype=object)
+    pairs = zip(sources, answers, strict=True)
+    return last_kinds((source.find_kinds(own, leads, about) for source, own in pairs), is_unsure)
+
+
+def last_kinds(kinds_of_sources: Iterable[np.ndarray | None], is_unsure: np.ndarray) -> np.ndarray:
+    """The last of the kinds that sources find (object [N] each, None where that is for others to say)."""
     kind = np.where(is_unsure, "unsure", "predictable").astype(object)
-    for source, own in zip(sources, answers, strict=True):
-        kinds = source.find_kinds(own, leads, about)
+    for kinds in kinds_of_sources:
         if kinds is not None:
             kind = np.where(kinds == None, kind, kinds)  # noqa: E711  # of each element
     return kind

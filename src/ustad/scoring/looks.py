@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ustad.distribution import FOLDS, Distribution
-from ustad.ties import first_highest
+from ustad.distribution import FOLDS, UNSURE, Distribution
+from ustad.ties import first_highest, raised
 
 #: What the distribution of doubt is called in a model's file, whichever source says it.
 _DOUBT = "memory_doubt"
@@ -125,6 +125,12 @@ class Looks(LookTails):
                     parts[name] = np.where(first == i, weight * surprise[name], parts[name])
         total = np.sum(list(parts.values()), axis=0)
         return {name: np.divide(v, total, out=np.zeros(len(v)), where=total > 0) for name, v in parts.items()}
+
+    def is_unsure(self, doubt: np.ndarray | None, rows: int) -> np.ndarray:
+        """Where doubt is among its reference's highest 5 %: bool [N]."""
+        if doubt is None or self.doubt is None:
+            return np.zeros(rows, bool)
+        return np.nan_to_num(self.doubt.log10_tail(doubt)) <= raised(UNSURE)
 
     # ---------------------------------------------------------------------------------------- storing
     def to_tensors(self) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from safetensors.numpy import save_file
 
 from ustad.distribution import UNSURE, Distribution, Tail
-from ustad.evidence_source import Answers, Arrays, HistorySource
+from ustad.evidence_source import Answers, Arrays, Inquiry, MeasuredSource
 from ustad.files import set_columns
 from ustad.schema import EventSchema
 from ustad.scoring.calibration import Calibration, apply_tails, highest
@@ -30,7 +30,7 @@ from ustad.ties import raised
 
 #: The file of a model directory with what the judge knows, and what its source leaves to it.
 TENSORS = "reference.safetensors"
-Network = TypeVar("Network", bound=HistorySource)
+Network = TypeVar("Network", bound=MeasuredSource)
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,16 @@ class PaperJudge(Generic[Network]):
         return len(self.calibration.parts)
 
     @property
-    def known_until(self) -> int | None:
-        return self.source.known_until
+    def sources(self) -> tuple[Network]:
+        return (self.source,)
+
+    @property
+    def known_until(self) -> None:
+        """What is known of an entity is the events just before."""
 
     @property
     def ranked_columns(self) -> tuple[str, ...]:
-        return (*(f"loss_{name}" for name in self.calibration.parts.names), "knn") if self.by_rank else ()
+        return tuple(self.source.answer_columns.values()) if self.by_rank else ()
 
     @property
     def counts(self) -> tuple[Count, ...]:
@@ -100,9 +104,8 @@ class PaperJudge(Generic[Network]):
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table | None]:
-        inquiry = self.source.open_inquiry(events, context, span.counted_days, (span.first, span.last))
-        if request.coverage is not None:
-            inquiry = replace(inquiry, radii=self._radii(request.coverage))
+        radii = self._radii(request.coverage) if request.coverage is not None else None
+        inquiry = Inquiry(events, 0, context, radii=radii)
         answers = self.source.answer(inquiry)
         table = set_columns(events, uncertainty_noise=answers.noise, uncertainty_model=answers.doubt)
         return add_measurements(table, self.source.measure(answers, events)), None
@@ -178,10 +181,10 @@ class PaperJudge(Generic[Network]):
         return dict(self.source.facts())
 
     def name_places(self, stays: pa.Table, radius_m: float) -> Sequence[str | None]:
-        return self.source.name_places(stays, radius_m)
+        return [None] * stays.num_rows
 
     def with_histories(self, table: pa.Table) -> Self:
-        return replace(self, source=self.source.with_histories(table))
+        return self
 
     def save(self, place: Path) -> None:
         """The files of the source, and the judge's own."""

@@ -73,7 +73,7 @@ def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | 
     return pa.table({"kept": shares, "error": means, "n": counts})
 
 
-def rejection_curves(events: pa.Table, reference: Parts | None = None, shares: np.ndarray | None = None) -> pa.Table:
+def rejection_curves(events: pa.Table, reference: Parts | None = None) -> pa.Table:
     """Error against the share kept, of every term of a score table and by both sums.
 
     Columns `by` (sum or standardised), `term`, `kept`, `error` (in the feature's own unit; for a category 1 − p of
@@ -84,7 +84,7 @@ def rejection_curves(events: pa.Table, reference: Parts | None = None, shares: n
     for how in MEASURES:
         total = uncertainty(parts, how, reference)
         for i, name in enumerate(parts.names):
-            curve = rejection_curve(parts.error[:, i], total, shares)
+            curve = rejection_curve(parts.error[:, i], total)
             labels = {"by": [how] * len(curve), "term": [name] * len(curve)}
             curves.append(pa.table({**labels, **{c: curve[c] for c in curve.column_names}}))
     return pa.concat_tables(curves)

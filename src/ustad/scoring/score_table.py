@@ -79,9 +79,7 @@ def make_agent_table(
     )
 
 
-def finish_part(
-    schema: EventSchema, event_scores: pa.Table, agents: pa.Table, *, details: bool, run: dict[str, Any] | None = None
-) -> Scores:
+def finish_part(schema: EventSchema, event_scores: pa.Table, agents: pa.Table, *, details: bool) -> Scores:
     """The tables of a run, or of a part of it. Details are those of the events of incidents, which somebody will open;
     with `details` of every event."""
     agents, absences = split_absences(agents, schema.entity)
@@ -89,7 +87,7 @@ def finish_part(
     return Scores(
         check_types(_event_table(event_scores), EVENT_SCORES),
         check_types(add_alerts(agents, _alert_entities(event_scores, schema), schema.entity), AGENT_SCORES),
-        run or {},
+        {},
         check_types(incidents, INCIDENT_SCORES),
         absences,
         _detail_table(event_scores, schema, details),

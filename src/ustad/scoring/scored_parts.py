@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 
 from ustad.dataset import event_days
 from ustad.distribution import Ranks
-from ustad.files import as_table, set_columns
+from ustad.files import as_table, floats, set_columns
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everything, report_part
+from ustad.scoring.alerts import AlertRule, Alerts, Rank, raise_alerts, refuse_everything, report_part
 from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Request, Span
@@ -104,7 +104,7 @@ class ScoredParts:
                 for name in shelf.agents:
                     shelf.tables[name] = self.judge.settle(shelf.tables[name], standing)
                     reports[name] = self._report(shelf.tables[name])
-            alerts = self._raise(reports)
+            alerts, self.notes = choose_alerts(self.judge, reports, self)
             for name in reports:
                 yield tell_part(
                     self.judge,
@@ -171,16 +171,6 @@ class ScoredParts:
             self.look(event_scores)
         return report_scores(event_scores, self.judge.schema, self.request.rule, self.span.days)
 
-    def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:
-        rule, days = self.request.rule, self.span.days
-        alerts = raise_alerts(rule, reports, days, self.judge.reference, counts=self.judge.counts)
-        refuse_everything(alerts.count, self.events.num_rows, rule, days)
-        counts = join_counts(report["p_values"] for report in reports.values())
-        self.notes = note_drift(alerts.notes(self.request.coverage), counts)
-        for text in alerts.warnings:
-            warn(text)
-        return alerts
-
 
 class _Shelf:
     """Measured parts, in memory or as files in a folder, and of each the columns whose ranks are asked for."""
@@ -228,6 +218,20 @@ def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, 
     return {**report, "p_values": count_p_values(event_days(event_scores, schema), p_values)}
 
 
+def choose_alerts(
+    judge: Judge, reports: Mapping[str, dict[str, Any]], run: Any, rank: Rank | None = None
+) -> tuple[Alerts, dict[str, Any]]:
+    """The alerts by what all parts report, and what is said of them. `run` has the `span` and the `request`; `rank`
+    decides between events that tie, see `raise_alerts`. Refused where nearly all events would be alerts."""
+    rule, days = run.request.rule, run.span.days
+    alerts = raise_alerts(rule, reports, days, judge.reference, rank=rank, counts=judge.counts)
+    refuse_everything(alerts.count, sum(report["events"] for report in reports.values()), rule, days)
+    for text in alerts.warnings:
+        warn(text)
+    counts = join_counts(report["p_values"] for report in reports.values())
+    return alerts, note_drift(alerts.notes(run.request.coverage), counts)
+
+
 def tell_part(
     judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, *, alerts: Alerts, standing: Any, run: Any
 ) -> Scores:
@@ -237,8 +241,3 @@ def tell_part(
     event_scores = set_columns(event_scores, alert=alert)
     events, agents = judge.tell(event_scores, agents, standing, span=run.span, request=run.request)
     return finish_part(judge.schema, events, agents, details=run.request.details)
-
-
-def floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Float32 with NaN for null."""
-    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
-from ustad.page.queries import microseconds
+from ustad.clock import microseconds
 from ustad.service.errors import InvalidError
 from ustad.tables import TIMESTAMP
 

@@ -13,9 +13,8 @@ from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
 
-from ustad.clock import MICROSECONDS_PER_DAY
+from ustad.clock import MICROSECONDS_PER_DAY, microseconds
 from ustad.mobility.plausible import FIRST_YEAR
-from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.service.devices import Sender, list_devices
 from ustad.service.errors import ForbiddenError, InvalidError, TooLargeError

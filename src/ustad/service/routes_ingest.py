@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Request, Response
 
-from ustad.clock import MICROSECONDS_PER_DAY, check_zone
+from ustad.clock import MICROSECONDS_PER_DAY, check_zone, microseconds
 from ustad.mobility.plausible import FIRST_YEAR, implausible_times
-from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.page.translate import Layout
 from ustad.schema import EventSchema

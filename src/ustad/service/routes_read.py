@@ -17,11 +17,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BeforeValidator
 
 from ustad import __version__
-from ustad.clock import EPOCH, iso_date
+from ustad.clock import EPOCH, iso_date, microseconds
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS, describe_rate
-from ustad.page.queries import Filter, microseconds
+from ustad.page.queries import Filter
 from ustad.page.store import DISK_FULL
 from ustad.service import errors, examples
 from ustad.service import messages_page as page

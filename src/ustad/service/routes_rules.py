@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from pydantic import AfterValidator, BaseModel, Field
 
+from ustad.clock import microseconds
 from ustad.page import hidden
-from ustad.page.queries import microseconds
 from ustad.service.errors import NotFoundError
 from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
 from ustad.service.openapi import ERRORS, failure

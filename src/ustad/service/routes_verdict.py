@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from sqlalchemy import Connection, insert, select, update
 
-from ustad.clock import MICROSECONDS_PER_DAY
+from ustad.clock import MICROSECONDS_PER_DAY, microseconds
 from ustad.page import cases, likeness, queries
 from ustad.page import records as r
 from ustad.page.store import Store, now
@@ -54,7 +54,7 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
 
 def write_verdict(connection: Connection, key: int, verdict: Verdict, by: str) -> dict[str, Any]:
     """The same within a transaction. Cases that hold the incident have it in their history."""
-    until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
+    until = microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
     columns = (r.events.c.agent, r.events.c.score, r.events.c.incident)
     event = connection.execute(select(*columns).where(r.events.c.key == key)).first()
     if event is None or event.score is None:

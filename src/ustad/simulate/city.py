@@ -74,7 +74,7 @@ def settle_homes(ground: Ground, households: int, seed: int) -> tuple[np.ndarray
     return x, y, np.where(flats, APARTMENT, HOUSE).astype(np.int16)
 
 
-def build_city(ground: Ground, households: int, seed: int, trees: tuple[np.ndarray, np.ndarray] | None = None) -> City:
+def build_city(ground: Ground, households: int, seed: int) -> City:
     """The ground with its homes, routes and index."""
     home_x, home_y, home_category = settle_homes(ground, households, seed)
     x, y = np.r_[ground.x, home_x], np.r_[ground.y, home_y]
@@ -82,7 +82,7 @@ def build_city(ground: Ground, households: int, seed: int, trees: tuple[np.ndarr
     streets = ground.streets
     _, junction = cKDTree(np.c_[streets.x, streets.y]).query(np.c_[x, y])
     access_km = np.abs(x - streets.x[junction]) + np.abs(y - streets.y[junction])
-    seconds, before = trees if trees is not None else shortest_trees(streets)
+    seconds, before = shortest_trees(streets)
     cell, corner, first, members = _index(x, y, category)
     access_s = access_km / LOCAL_KMH * 3600.0
     world = World(seconds, before, x, y, junction.astype(np.int32), access_s, cell, corner, first, members)

@@ -46,7 +46,7 @@ def read_ground(preset: Preset, path: Path, timezone: str | None, seed: int) -> 
     lat, lon = _locations(roads)
     projection = Projection.fit(lat, lon)
     streets = _network(roads, projection)
-    with as_file(files("ustad.simulate").joinpath("osm_categories.yaml")) as table:
+    with as_file(files("ustad.simulate").joinpath("city_categories.yaml")) as table:
         pois = read_osm(path, table)
     x, y = projection.forward(pois["lat"].to_numpy(), pois["lon"].to_numpy())
     category = np.array([BY_NAME[name] for name in pois["category"].to_pylist()], np.int16)

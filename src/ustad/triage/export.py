@@ -14,15 +14,21 @@ from ustad.schema import EventSchema
 from ustad.tables import DataError
 
 
-def alert_table(events: pa.Table, everything: bool = False) -> pa.Table:
-    """The flagged events (or all), the most unusual first."""
-    rows = events if everything else events.filter(events["alert"])
-    return rows.sort_by([("score", "descending")])
+def write_alerts(events: pa.Table, schema: EventSchema, place: Path) -> None:
+    """Flagged events as `alerts.csv` and, where events have a place, as `alerts.geojson`."""
+    write_alerts_csv(events, place / "alerts.csv")
+    if any(feature.kind == "place" for feature in schema.features):
+        write_alerts_geojson(events, schema, place / "alerts.geojson")
 
 
-def write_alerts_csv(events: pa.Table, path: Path, everything: bool = False) -> int:
+def alert_table(events: pa.Table) -> pa.Table:
+    """The flagged events, the most unusual first."""
+    return events.filter(events["alert"]).sort_by([("score", "descending")])
+
+
+def write_alerts_csv(events: pa.Table, path: Path) -> int:
     """Flagged events as CSV; returns how many. Columns of lists are left out: CSV has no lists."""
-    table = alert_table(events, everything)
+    table = alert_table(events)
     write_csv(table.select([f.name for f in table.schema if not pa.types.is_nested(f.type)]), path)
     return len(table)
 
@@ -35,12 +41,12 @@ def write_csv(table: pa.Table, path: Path) -> None:
     temporary.replace(path)
 
 
-def write_alerts_geojson(events: pa.Table, schema: EventSchema, path: Path, everything: bool = False) -> int:
+def write_alerts_geojson(events: pa.Table, schema: EventSchema, path: Path) -> int:
     """Flagged events as a GeoJSON FeatureCollection of points (RFC 7946); returns how many."""
     place = next((f for f in schema.features if f.kind == "place"), None)
     if place is None:
         raise DataError(f"schema '{schema.name}' has no place, so its alerts have no GeoJSON; write CSV instead")
-    table = alert_table(events, everything)
+    table = alert_table(events)
     features = [_feature(row, *place.source) for row in _texts(table).to_pylist()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from ustad.clock import is_zone
+from ustad.clock import is_zone, microseconds, moment_at
 from ustad.geo import haversine_km
 from ustad.schema import EventSchema
 from ustad.tables import DataError
 
 NEAR_KM = 0.5
 COLUMN = "hidden_by"
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMES = ("name", "agent", "lat", "lon", "radius_km", "category", "hours", "kind", "until", "reason")
 
 
@@ -84,7 +83,7 @@ class HidingRule:
 
 def local_minute(moment: int, zone: str) -> float:
     """Minutes since local midnight of a moment in microseconds since 1970."""
-    local = (_START + timedelta(microseconds=moment)).astimezone(_zone(zone))
+    local = moment_at(moment).astimezone(_zone(zone))
     return local.hour * 60 + local.minute + local.second / 60
 
 
@@ -161,7 +160,7 @@ def parse_until(value: Any, where: str) -> int:
     if not isinstance(moment, datetime) or re.fullmatch(r"\d{4}-\d\d-\d\d", str(value)):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC) + timedelta(days=1)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - _START) // timedelta(microseconds=1)
+    return microseconds(moment)
 
 
 # ----------------------------------------------------------------------------------------------- in bulk

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from ustad.cli.shared import ConfigOption, DeviceOption, JsonOption, OnErrorOption, OutOption, SetOption, write_alerts
+from ustad.cli.shared import ConfigOption, DeviceOption, JsonOption, OnErrorOption, OutOption, SetOption
 from ustad.cli.train import DataArgument, SchemaOption, TimezoneOption, show_model
 from ustad.config import Config, ConfigError, read_yaml
 
@@ -124,6 +124,7 @@ def score_baseline(
     """Scores of another method, its alerts written. It has no p-values, so alerts are its highest scores."""
     from ustad.dataset import event_days
     from ustad.lab.baselines.storage import load
+    from ustad.triage.export import write_alerts
 
     detector: Any = load(model, device)
     if hasattr(detector, "detector"):  # a variant of USTAD: the detector itself

@@ -7,18 +7,18 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
+from ustad.clock import microseconds
 from ustad.tables import TIMESTAMP, DataError
 
 HEAD_BYTES = 1 << 18  # of a file, to see what it is
 WHOLE_BYTES = 2 << 30  # of a file that has to be read whole
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Folders and files that Google's exports have by themselves: they do not say who the person is.
 _GOOGLE_NAMES = ("takeout", "location history", "location history (timeline)", "semantic location history", "timeline")
 
@@ -108,10 +108,7 @@ def to_microseconds(text: Any) -> int | None:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    if moment.tzinfo is None:
-        return None
-    gap = moment - EPOCH
-    return (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
+    return microseconds(moment) if moment.tzinfo is not None else None
 
 
 def times(microseconds: Iterable[int | None] | np.ndarray) -> pa.Array:

@@ -6,6 +6,7 @@ that an inquiry brings, so what is not in it cannot leak in.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +24,10 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
-from ustad.evidence_source import Answers, LiveSource, Source
+from ustad.evidence_source import Answerer, Answers, LiveSource, ModelContent, OtherSource, SourceFit, Training
 from ustad.habits.history import Habits
 from ustad.habits.stages import HistoryInquiry
+from ustad.lessons import Lessons
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
@@ -42,17 +44,17 @@ WEIGHTS = "memory.safetensors"
 _ASKING = Lock()
 
 
-class NetworkSource(Source):
-    """What a judge may ask of such a network, wherever it runs."""
+class NetworkAnswers(Answerer):
+    """What such a network says, wherever it runs."""
 
     name = "network"
     looks: ClassVar = {"visit": RAW}
     about: ClassVar = {"memory_start": "start", "memory_duration": "length"}
 
+    @abstractmethod
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> Mapping[str, np.ndarray]:
         """Raw answers about every event and both uncertainties, by row, with the own places of `habits`; `before` is
         context."""
-        raise NotImplementedError
 
     def answer(self, inquiry: HistoryInquiry) -> Answers:
         """Of each event with the own places of its history."""
@@ -65,9 +67,10 @@ class NetworkSource(Source):
 
 
 @dataclass
-class MemoryModel(NetworkSource):
+class MemoryModel(NetworkAnswers, OtherSource):
     """A memory network, its encoder and frame."""
 
+    stops_early = True
     network: DualTransformer
     encoder: Encoder
     frame: Frame
@@ -78,33 +81,21 @@ class MemoryModel(NetworkSource):
     _places_cache: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
 
     @classmethod
-    def fit(
-        cls,
-        train: pa.Table,
-        stopping: pa.Table,
-        encoder: Encoder,
-        config: Config,
-        device: torch.device,
-        directory: Path | None = None,
-        resume: bool = False,
-        start: MemoryModel | None = None,
-    ) -> MemoryModel:
-        """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop.
-
-        With a directory, checkpoints are written there, and `resume` goes on from the last one. `start` is a model
-        to carry on from, whose weights are begun with.
-        """
+    def fit(cls, lessons: Lessons, training: Training) -> SourceFit[MemoryModel]:
+        """With a directory, checkpoints are written there."""
+        encoder, config, train = lessons.encoder, training.config, lessons.train
         frame = Frame.fit(train, encoder.schema)
-        network = first_network(encoder, frame, config, start)
-        model = cls(network.to(device), encoder, frame, config, device)
+        network = first_network(encoder, frame, config, training.begins_with(cls))
+        model = cls(network.to(training.device), encoder, frame, config, training.device)
         habits = Habits.fit(read_visits(train, encoder.schema, frame))
         arrays, data = model._data(train, habits)
-        stopping_data, questions, _ = model._questions(stopping, train, habits)
-        windows = make_windows(arrays, config.window)
+        stopping_data, questions, _ = model._questions(lessons.stopping, train, habits)
+        windows, validation = make_windows(arrays, config.window), (stopping_data, questions)
         model.result = fit_memory(
-            model.network, data, windows, (stopping_data, questions), config=config, directory=directory, resume=resume
-        )
-        return model
+            model.network, data, windows, validation, config=config, directory=training.directory,
+            resume=training.resume,
+        )  # fmt: skip
+        return SourceFit(model, model.answer)
 
     def live(self) -> LiveSource:
         from ustad.network.live.memory_live import MemoryLive
@@ -118,11 +109,15 @@ class MemoryModel(NetworkSource):
         return {}, {"memory": True}
 
     @classmethod
-    def load(cls, place: Path, encoder: Encoder, frame: Frame, config: Config, device: torch.device) -> MemoryModel:
-        """Read what `save` wrote; nothing in it is executed."""
+    def load(cls, content: ModelContent) -> MemoryModel:
+        """Kinds of places are numbered as habits have them."""
+        encoder, frame, config = content.encoder, Frame.from_dict(content.facts["frame"]), content.config
         network = new_network(encoder, frame, config)
-        network.load_state_dict(load_file(place / WEIGHTS))
-        return cls(network.to(device).eval(), encoder, frame, config, device)
+        network.load_state_dict(load_file(content.place / WEIGHTS))
+        return cls(network.to(content.device).eval(), encoder, frame, config, content.device)
+
+    def facts(self) -> dict[str, Any]:
+        return self.result.facts() if self.result is not None else {}
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
         config = self.config

@@ -7,7 +7,7 @@ columns in people's units. It is stored as tensors and one Parquet table.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ustad import progress
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visit_counts import VisitCounts
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows, periods
-from ustad.evidence_source import Answers, Arrays, HistorySource, Inquiry
-from ustad.files import set_columns
+from ustad.evidence_source import Answers, Arrays, Inquiry, MeasuredSource, ModelContent, SourceFit, Training
+from ustad.files import floats, set_columns
+from ustad.lessons import Lessons
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import Samples, embed_events, sample
 from ustad.network.inference.term_columns import interval_columns, term_columns, to_arrow
 from ustad.network.inference.unseen_losses import lessen_losses
 from ustad.network.network_words import DISTANCE, Explainer, find_kinds
+from ustad.network.training.dual_training import new_network, train_network
+from ustad.network.training.loop import FitResult
 from ustad.schema import EventSchema
 from ustad.tables import DataError, event_keys, identity_hash
 
@@ -38,7 +41,7 @@ WEIGHTS, COUNTS = "model.safetensors", "history.parquet"
 
 
 @dataclass
-class PaperNetwork(HistorySource):
+class PaperNetwork(MeasuredSource):
     """A trained network with what it compares events with: embeddings of training events and, for words, counts."""
 
     name = "network"
@@ -47,6 +50,33 @@ class PaperNetwork(HistorySource):
     config: Config
     neighbours: Reference | None
     counts: VisitCounts | None = field(default=None, repr=False)
+    result: FitResult | None = field(default=None, repr=False)
+
+    @classmethod
+    def fit(cls, lessons: Lessons, training: Training) -> SourceFit[PaperNetwork]:
+        network = cls.begin(lessons, training).network
+        result = train_network(network, lessons, training)
+        progress.say("building the reference and calibrating")
+        source = cls.of_events(network, lessons.encoder, training.config, lessons.train)
+        source.result = result
+        return SourceFit(source, source.answer)
+
+    @classmethod
+    def begin(cls, lessons: Lessons, training: Training) -> PaperNetwork:
+        """With the weights that training begins with, and nothing to compare events with."""
+        start = training.begins_with(cls)
+        if training.start and start is None:
+            raise ConfigError("the model to carry on from holds no network of the paper; train without it")
+        network = new_network(lessons.encoder, training.config, training.device, start.network if start else None)
+        return cls(network, lessons.encoder, training.config, None)
+
+    @classmethod
+    def of_events(cls, network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table) -> PaperNetwork:
+        """A trained network that compares events with those of training."""
+        source = cls(network, encoder, config, None, VisitCounts.fit(train, encoder.schema))
+        if config.scoring.neighbours:
+            source.neighbours = embed_reference(network, encoder, config, train, device=source.device)
+        return source
 
     @property
     def schema(self) -> EventSchema:  # type: ignore[override]  # read, never set
@@ -68,6 +98,10 @@ class PaperNetwork(HistorySource):
         return next(self.network.parameters()).device
 
     @property
+    def answer_columns(self) -> dict[str, str]:
+        return {**{name: f"loss_{name}" for name in scored_terms(self.encoder)}, DISTANCE: DISTANCE}
+
+    @property
     def entity_key(self) -> np.ndarray:
         return self.counts.entity_key if self.counts is not None else np.zeros(0, np.uint64)
 
@@ -85,8 +119,8 @@ class PaperNetwork(HistorySource):
 
     def read_answers(self, events: pa.Table, measurements: pa.Table) -> Answers:
         terms = scored_terms(self.encoder)
-        loss, au, eu = ([_float32(measurements[f"{what}_{name}"]) for name in terms] for what in ("loss", "au", "eu"))
-        raw = {**dict(zip(terms, loss, strict=True)), DISTANCE: _float32(measurements[DISTANCE])}
+        raw = {question: floats(measurements[column]) for question, column in self.answer_columns.items()}
+        au, eu = ([floats(measurements[f"{what}_{name}"]) for name in terms] for what in ("au", "eu"))
         shape = (len(terms), len(events))
         noise, doubt = (np.nansum(np.reshape(one, shape).astype(np.float64), axis=0) for one in (au, eu))
         return Answers(raw, noise, doubt, facts=(events, measurements))
@@ -151,10 +185,11 @@ class PaperNetwork(HistorySource):
     # --------------------------------------------------------------------------------------- storing
     def facts(self) -> dict[str, Any]:
         """How well neighbours are found live, measured; lists are made for that where there are many."""
+        facts = self.result.facts() if self.result is not None else {}
         if self.neighbours is None:
-            return {"neighbours": None}
+            return {**facts, "neighbours": None}
         self.neighbours.index_for_live(self.config.scoring.neighbours)
-        return {"neighbours": self.neighbours.facts()}
+        return {**facts, "neighbours": self.neighbours.facts()}
 
     def forget(self, entities: Sequence[Any]) -> PaperNetwork:
         """Without the training events and the counts of some entities. The network's weights stay as they are."""
@@ -174,15 +209,13 @@ class PaperNetwork(HistorySource):
         return self.neighbours.to_tensors() if self.neighbours is not None else {}, {}
 
     @classmethod
-    def load(
-        cls, place: Path, encoder: Encoder, config: Config, device: Any, *, tensors: Arrays, files: Collection[str]
-    ) -> PaperNetwork:
-        """Read what `save` wrote, from the `files` that were checked; nothing in it is executed."""
+    def load(cls, content: ModelContent) -> PaperNetwork:
+        encoder, config, arrays = content.encoder, content.config, content.arrays
         network = DualTransformer(encoder.fields, config.model, config.window.max_events)
-        network.load_state_dict(load_file(place / WEIGHTS))
-        counts = VisitCounts.load(place / COUNTS, encoder.schema) if COUNTS in files else None
-        neighbours = Reference.from_tensors(tensors) if "neighbours.embeddings" in tensors else None
-        return cls(network.to(device).eval(), encoder, config, neighbours, counts)
+        network.load_state_dict(load_file(content.place / WEIGHTS))
+        counts = VisitCounts.load(content.place / COUNTS, encoder.schema) if COUNTS in content.files else None
+        neighbours = Reference.from_tensors(arrays) if "neighbours.embeddings" in arrays else None
+        return cls(network.to(content.device).eval(), encoder, config, neighbours, counts)
 
 
 def scored_terms(encoder: Encoder) -> tuple[str, ...]:
@@ -243,7 +276,3 @@ def embed_reference(
     visible = config.scoring.knn_target == "visible"
     embeddings = embed_events(network, EventTensors(arrays, device), queries, visible)
     return Reference(embeddings, owners(arrays)[queries.target])
-
-
-def _float32(column: pa.ChunkedArray) -> np.ndarray:
-    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)

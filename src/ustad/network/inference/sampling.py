@@ -142,7 +142,6 @@ def embed_events(
     queries: Queries,
     visible: bool = True,
     *,
-    precision: Precision = "fp32",
     budget: Budget | None = None,
 ) -> np.ndarray:
     """The event-level hidden state of every query's event, for the neighbours: float32 [Q, D].
@@ -163,7 +162,7 @@ def embed_events(
         return len(index)
 
     def run(budget: Budget) -> None:
-        threads = WorkerThreads(lambda: passes_for(network, tensors.device, precision), tensors.device)
+        threads = WorkerThreads(lambda: passes_for(network, tensors.device, "fp32"), tensors.device)
         with inference(network), track("embedding", len(queries)) as advance, threads:
             for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
                 embeddings = embed_samples(

@@ -62,6 +62,20 @@ class FitResult:
         """Of validation, by epoch."""
         return [entry["validation"] for entry in self.history]
 
+    def facts(self) -> dict[str, Any]:
+        """What is said of it in a model's `facts.json` and on its card."""
+        left_out = self.validation.left_out
+        return {
+            "validation_loss": self.best_loss,
+            "validation_fields": {name: round(loss, 5) for name, loss in self.validation.fields.items()},
+            **({"validation_left_out": left_out} if left_out else {}),
+            "epochs": self.epochs,
+            "steps": self.steps,
+            "stopped": self.stopped,
+            "losses": [round(loss, 5) for loss in self.losses],
+            "seconds": round(self.seconds, 1),
+        }
+
 
 def train(
     task: Task,
