@@ -167,11 +167,17 @@ def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions
 
 @compile_pass
 def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
-    """out [M, n] += x [M, m] · weight [m, n] + bias [n]; four rows and four weights at a time stay in registers."""
-    (M, n), m = out.shape, x.shape[1]
-    for i in range(M):
-        for j in range(n):
+    """out [M, n] += x [M, m] · weight [m, n] + bias [n]."""
+    for i in range(len(out)):
+        for j in range(out.shape[1]):
             out[i, j] += bias[j]
+    _add_product(x, weight, out)
+
+
+@compile_pass
+def _add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
+    """out [M, n] += x [M, m] · weight [m, n]; four rows and four weights at a time stay in registers."""
+    (M, n), m = out.shape, x.shape[1]
     whole, fours = M // 4 * 4, m // 4 * 4
     for i in range(0, whole, 4):
         for k in range(0, fours, 4):
@@ -185,8 +191,13 @@ def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarra
                 out[i + 1, j] += a1 * p + b1 * q + c1 * r + d1 * s
                 out[i + 2, j] += a2 * p + b2 * q + c2 * r + d2 * s
                 out[i + 3, j] += a3 * p + b3 * q + c3 * r + d3 * s
+    for i in range(whole, M):
+        for k in range(0, fours, 4):
+            a, b, c, d = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
+            for j in range(n):
+                out[i, j] += a * weight[k, j] + b * weight[k + 1, j] + c * weight[k + 2, j] + d * weight[k + 3, j]
     for i in range(M):
-        for k in range(fours if i < whole else 0, m):
+        for k in range(fours, m):
             a = x[i, k]
             for j in range(n):
                 out[i, j] += a * weight[k, j]
@@ -211,39 +222,24 @@ def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: fl
 @compile_pass
 def _mix(query: np.ndarray, each: int, rows: np.ndarray, keys_at: int, length: int, heads: int, D: int) -> np.ndarray:
     """What queries see of their own sequence, [Q, D]: `each` queries [Q, ≥ D] of every sequence of L rows [N·L, …],
-    which have keys from the column `keys_at` on and values after them. Four columns, or four rows, at a time."""
-    L, Q, width = length, len(query), D // heads
-    keys, fours, most = np.empty((D, L), np.float32), width // 4 * 4, L // 4 * 4
-    shares, mixture = np.zeros((Q * heads, L), np.float32), np.zeros((Q, D), np.float32)
-    for q in range(Q):
-        first = q // each * L
-        if q % each == 0:
+    which have keys from the column `keys_at` on and values after them.
+
+    Heads stand side by side, each in columns of its own with zeros elsewhere: two long products for each sequence cost
+    less than many short ones.
+    """
+    L, width, spare = length, D // heads, np.empty(each * heads * length, np.float32)
+    keys, values = np.zeros((D, heads * L), np.float32), np.zeros((heads * L, D), np.float32)
+    shares, mixture = np.zeros((len(query), heads * L), np.float32), np.zeros((len(query), D), np.float32)
+    for n in range(len(query) // each):
+        for h in range(heads):
             for j in range(L):
-                for d in range(D):
-                    keys[d, j] = rows[first + j, keys_at + d]
-        for h in range(heads):
-            line = q * heads + h
-            for d in range(h * width, h * width + fours, 4):
-                a, b, c, e = query[q, d], query[q, d + 1], query[q, d + 2], query[q, d + 3]
-                for j in range(L):
-                    shares[line, j] += a * keys[d, j] + b * keys[d + 1, j] + c * keys[d + 2, j] + e * keys[d + 3, j]
-            for d in range(h * width + fours, (h + 1) * width):
-                for j in range(L):
-                    shares[line, j] += query[q, d] * keys[d, j]
-    softmax(shares, np.empty(shares.size, np.float32))
-    for q in range(Q):
-        first, at = q // each * L, keys_at + D
-        for h in range(heads):
-            line = q * heads + h
-            for j in range(first, first + most, 4):
-                k = j - first
-                a, b, c, e = shares[line, k], shares[line, k + 1], shares[line, k + 2], shares[line, k + 3]
                 for d in range(h * width, (h + 1) * width):
-                    v = at + d
-                    mixture[q, d] += a * rows[j, v] + b * rows[j + 1, v] + c * rows[j + 2, v] + e * rows[j + 3, v]
-            for j in range(most, L):
-                for d in range(h * width, (h + 1) * width):
-                    mixture[q, d] += shares[line, j] * rows[first + j, at + d]
+                    keys[d, h * L + j] = rows[n * L + j, keys_at + d]
+                    values[h * L + j, d] = rows[n * L + j, keys_at + D + d]
+        own = slice(n * each, (n + 1) * each)
+        _add_product(query[own, :D], keys, shares[own])
+        softmax(shares[own].reshape(each * heads, L), spare)
+        _add_product(shares[own], values, mixture[own])
     return mixture
 
 
