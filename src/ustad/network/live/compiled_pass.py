@@ -171,11 +171,11 @@ def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarra
     for i in range(len(out)):
         for j in range(out.shape[1]):
             out[i, j] += bias[j]
-    _add_product(x, weight, out)
+    add_product(x, weight, out)
 
 
 @compile_pass
-def _add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
+def add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
     """out [M, n] += x [M, m] · weight [m, n]; four rows and four weights at a time stay in registers."""
     (M, n), m = out.shape, x.shape[1]
     whole, fours = M // 4 * 4, m // 4 * 4
@@ -204,7 +204,8 @@ def _add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
 
 
 @compile_pass
-def _map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def map_rows(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """x [M, m] · weight [m, n] + bias [n]."""
     out = np.zeros((len(x), weight.shape[1]), np.float32)
     _add_map(x, weight, bias, out)
     return out
@@ -215,7 +216,7 @@ def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: fl
     """x [N·L, D] plus what its tokens see of each other."""
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    qkv = _map(normal, weights[0], weights[1])
+    qkv = map_rows(normal, weights[0], weights[1])
     _add_map(_mix(qkv, length, qkv, x.shape[1], length, heads, x.shape[1]), weights[2], weights[3], x)
 
 
@@ -237,9 +238,9 @@ def _mix(query: np.ndarray, each: int, rows: np.ndarray, keys_at: int, length: i
                     keys[d, h * L + j] = rows[n * L + j, keys_at + d]
                     values[h * L + j, d] = rows[n * L + j, keys_at + D + d]
         own = slice(n * each, (n + 1) * each)
-        _add_product(query[own, :D], keys, shares[own])
+        add_product(query[own, :D], keys, shares[own])
         softmax(shares[own].reshape(each * heads, L), spare)
-        _add_product(shares[own], values, mixture[own])
+        add_product(shares[own], values, mixture[own])
     return mixture
 
 
@@ -250,12 +251,12 @@ def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilo
     L, N = length, M // length
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    pair = _map(normal, weights[10], weights[11])
+    pair = map_rows(normal, weights[10], weights[11])
     tokens, last = np.empty((N, D), np.float32), np.empty((N, D), np.float32)
     for n in range(N):
         for d in range(D):
             tokens[n, d], last[n, d] = x[n * L + L - 1, d], normal[n * L + L - 1, d]
-    query = _map(last, weights[8], weights[9])
+    query = map_rows(last, weights[8], weights[9])
     _add_map(_mix(query, 1, pair, 0, L, heads, D), weights[2], weights[3], tokens)
     return tokens
 
@@ -267,7 +268,7 @@ def _attend_to_places(
     """x [M, D] plus what its tokens see of the own places."""
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    logits = _map(normal, keys, bias[0])
+    logits = map_rows(normal, keys, bias[0])
     softmax(logits.reshape(len(x) * heads, logits.shape[1] // heads), np.empty(logits.size, np.float32))
     _add_map(logits, values, np.zeros(x.shape[1], np.float32), x)
 
@@ -276,7 +277,7 @@ def _attend_to_places(
 def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    wide = _map(normal, weights[4], weights[5])
+    wide = map_rows(normal, weights[4], weights[5])
     gelu(wide.reshape(-1))
     return wide
 
