@@ -6,8 +6,9 @@
 
 A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, threads, peak memory,
 the load of the machine, when each stage was done, what training said beforehand about its length, and how well the
-scores detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache. With `--work` data
-and models stay, and a second call goes on after the last verb that ended: for machines that lend ten minutes at a time.
+scores detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache. With
+`--work` data and models stay, and a second call goes on after the last verb that ended: for machines that lend ten
+minutes at a time.
 Writes benchmarks/results/whole_verbs_DEVICE.json after every run; lines of other runs are kept with `--keep`.
 """
 
