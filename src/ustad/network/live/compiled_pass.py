@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import torch
 from torch import Tensor
 
 from ustad.network.inference.inference_kernels import gelu, normalise, softmax
@@ -44,12 +45,15 @@ class CompiledPass:
         return embed_one(numbers, codes + self.offsets, missing, keep, *self.feature_arrays)
 
     def know(self, entities: EntityMaps) -> tuple[Arrays, Arrays, Arrays, Arrays]:
-        """What is needed of the only entity, as arrays that share its memory."""
+        """What is needed of the only entity; of its own places those that are there, as the others have no weight."""
+        heads, absent = self.settings[0], entities.memory.absent[0]
+        rows = torch.arange(len(absent))[~absent] if not absent.all() else torch.arange(len(absent))
+        columns = (torch.arange(heads)[:, None] * len(absent) + rows).flatten()
         maps = entities.place_maps
-        keys, biases, values = (
-            tuple(weight_array(getattr(one, name)[0]) for one in maps) for name in ("keys", "bias", "values")
-        )
-        return (weight_array(entities.own[0]), weight_array(entities.memory.absent[0])), keys, biases, values
+        keys = tuple(weight_array(one.keys[0][:, columns]) for one in maps)
+        biases = tuple(weight_array(one.bias[0][:, columns]) for one in maps)
+        values = tuple(weight_array(one.values[0][columns]) for one in maps)
+        return (weight_array(entities.own[0]), weight_array(absent)), keys, biases, values
 
     def states(
         self, embeddings: np.ndarray, window: np.ndarray, entity_arrays: tuple[Arrays, Arrays, Arrays, Arrays]

@@ -217,9 +217,10 @@ class MemoryLive:
         if window.memory is None:
             data = MemoryTensors(window.places, window.habits, visits, self.model.device)
             window.memory = recall(self.network, data, self._only)
-        window.maps = maps = self.passes.know(window.memory, self._only + 1)
+        maps = self.passes.know(window.memory, self._only + 1)
         window.arrays = tuple(part.know(maps) for part in self.compiled or ())
-        return maps
+        window.maps = maps if self.compiled is None else replace(maps, place_maps=())  # the arrays have them
+        return window.maps
 
     def _remember(self, window: MemoryWindow, embeddings: np.ndarray, days: list[int], slots: list[int]) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
