@@ -8,7 +8,7 @@ tensors cost more than their arithmetic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -26,8 +26,7 @@ _compile = numba.njit(cache=True, nogil=True, error_model="numpy")
 _ANYWHERE = FLOOR / (2 * AREA_KM) ** 2
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What one event was, as `MemoryTensors` has it of many."""
 
     slot: int

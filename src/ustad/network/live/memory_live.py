@@ -272,9 +272,8 @@ def _one_answer(raw: dict[str, float]) -> OneAnswer:
 
 def _target(habits: Habits, visits: Visits, slot: int) -> Target:
     """What the only visit was."""
-    minute, duration, early, late, x, y = (
-        float(values[0]) for values in (visits.minute, visits.duration, visits.early, visits.late, visits.x, visits.y)
-    )
+    minute, duration, x, y = visits.minute.item(), visits.duration.item(), visits.x.item(), visits.y.item()
+    early, late = visits.early.item(), visits.late.item()
     is_hidden = bool(visits.silent[0] and habits.hidden_minutes(visits, habits.owners(visits))[0] > 0)
     return Target.of(
         slot,
