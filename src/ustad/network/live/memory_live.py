@@ -166,9 +166,9 @@ class MemoryLive:
 
     def _answer(self, look: _Look) -> OneAnswer:
         """From the embeddings of a window to what its last event was."""
-        window, shown = look.window, slice(look.first, look.stop)
-        embeddings = np.stack(window.embedding[shown], axis=1)  # [T, L, D]
-        columns = np.array((window.order[shown], window.weekday[shown], window.slot[shown]))
+        window, span = look.window, slice(look.first, look.stop)
+        embeddings = np.stack(window.embedding[span], axis=1)  # [T, L, D]
+        columns = np.array((window.order[span], window.weekday[span], window.slot[span]))
         if self.compiled is None:
             return _one_answer(self._by_tensors(look, embeddings, columns))
         to_states, to_answers = self.compiled
