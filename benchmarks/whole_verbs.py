@@ -4,10 +4,11 @@
     python benchmarks/whole_verbs.py --device cuda --runs best:1000 best:5000 best:20000 paper:20000
     python benchmarks/whole_verbs.py --runs quick:40 --days 28 --out trial.json       a trial
 
-A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, peak memory, the load
-of the machine, when each stage was done, what training said beforehand about its length, and how well the scores
-detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache. With `--work` data
-and models stay, and a second call goes on after the last verb that ended: for machines that lend ten minutes at a time.
+A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, threads, peak memory,
+the load of the machine, when each stage was done, what training said beforehand about its length, and how well the
+scores detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache. With
+`--work` data and models stay, and a second call goes on after the last verb that ended: for machines that lend ten
+minutes at a time.
 Writes benchmarks/results/whole_verbs_DEVICE.json after every run; lines of other runs are kept with `--keep`.
 """
 
@@ -108,6 +109,7 @@ def measure_run(
     )
     facts = json.loads(printed)
     cost = {
+        "threads": threads_of_a_verb(),
         "train": train,
         "score": {**score, "events": facts["events"], "events_per_s": round(facts["events"] / score["seconds"])},
     }
@@ -115,6 +117,11 @@ def measure_run(
         return cost
     _, figures = run_verb(["lab", "evaluate", str(scores), "--json"], cache)
     return {**cost, "detection": read_figures(json.loads(figures))}
+
+
+def threads_of_a_verb() -> int:
+    """How many threads a verb computes with on a CPU: OMP_NUM_THREADS=1 halves what two cores do."""
+    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
 def keep_cost(file: Path, arguments: list[str], cache: Path | None) -> dict[str, Any]:

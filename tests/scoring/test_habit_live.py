@@ -22,7 +22,6 @@ from ustad.habits.questions import LOOKS
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.network.live import memory_live
-from ustad.network.live.compiled_many import CompiledMany
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 
@@ -122,21 +121,35 @@ def test_the_compiled_network_answers_as_the_tensors_of_any_device_do(world):
     model, before, week, _ = world
     if model.source("network") is None:
         return
-    compiled, in_threads, by_tensors = (HabitLive(model, since=PERIOD[0]) for _ in range(3))
-    in_threads.others[0].together = CompiledMany(*in_threads.others[0].compiled, 8)
+    compiled, by_tensors = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
     by_tensors.others[0].compiled = None
     rows = week.sort_by("started_at").to_pylist()
     stranger = [{**row, "agent_id": 99, "stay_id": -1 - i} for i, row in enumerate(rows[:3])]
     nowhere = {**rows[-1], "stay_id": -9, "lat": None, "lon": None, "poi_id": None, "finished_at": None}
-    for live in (compiled, in_threads, by_tensors):
+    for live in (compiled, by_tensors):
         live.warm(before)
     for row in [*rows, *stranger, nowhere]:
-        answer, same, expected = (
-            {e["name"]: e["surprise"] for e in live.update(row)["evidence"]}
-            for live in (compiled, in_threads, by_tensors)
+        answer, expected = (
+            {e["name"]: e["surprise"] for e in live.update(row)["evidence"]} for live in (compiled, by_tensors)
         )
         assert answer == pytest.approx(expected, abs=1e-5)
-        assert same == pytest.approx(answer, abs=1e-6)
+
+
+def test_threads_answer_for_a_micro_batch_as_one_does(world):
+    model, before, week, _ = world
+    if model.source("network") is None:
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    in_threads = HabitLive(model, since=PERIOD[0])
+    torch.set_num_threads(1)
+    in_one = HabitLive(model, since=PERIOD[0])
+    torch.set_num_threads(threads)
+    rows = week.sort_by("started_at").to_pylist()
+    for live in (in_threads, in_one):
+        live.warm(before)
+    answer, same = ([row["score"] for row in live.update_many(rows)] for live in (in_one, in_threads))
+    assert same == answer
 
 
 def test_maps_of_own_places_are_kept_of_the_entities_asked_about_last(world, monkeypatch):

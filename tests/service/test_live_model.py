@@ -23,6 +23,8 @@ from ustad.config import Config, ExtractionConfig
 from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.files import write_table
+from ustad.habits.habit_source import HabitSource
+from ustad.live import habit_live
 from ustad.mobility.tracker import StayTracker
 from ustad.page import records as r
 from ustad.page.runs import fingerprint
@@ -119,6 +121,22 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     case = served.get(f"/v1/events/{highest['id']}").json()
     assert case["questions"]["new_place"] is True
     assert case["questions"]["terms"][0]["surprise"] > 1
+
+
+def test_the_first_event_waits_for_nothing_that_loads_late(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {(habit_live, "judge_alone"), (habit_live, "judge_together"), (habit_live, "absorb"),
+             (HabitSource, "describe_change")}  # fmt: skip
+    seen = set()
+
+    def note(owner: Any, name: str) -> None:
+        step = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: (seen.add((owner, name)), step(*args))[1])
+
+    for owner, name in steps:
+        note(owner, name)
+    scorer = ModelScorer.load(Settings(model=tiny_run / "model", device="cpu"))
+    assert seen == steps
+    assert scorer.agents_held == 0
 
 
 def test_two_processes_score_as_one_does(tiny_run: Path, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -29,6 +31,9 @@ from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.tables import DataError, identity_hash
 
+if sys.platform == "linux":
+    import fcntl
+
 #: A process computes in one thread: the others are beside it.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -36,6 +41,9 @@ _ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
+#: What a pipe holds of an answer that nobody has read yet, so that a process need not wait to be heard: the most that
+#: Linux gives anybody.
+_PIPE_BYTES = 1 << 20
 #: Recent events of an entity that are kept as context: more than any window shows.
 MOST_CONTEXT = 256
 Message = tuple[dict[str, Any], Sequence[bytes]]
@@ -53,6 +61,10 @@ class _Process:
         command = [sys.executable, "-m", "ustad.live.live_worker"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.pid, self._part = self._process.pid, settings["part"]
+        self.output = cast(BinaryIO, self._process.stdout)
+        if sys.platform == "linux":
+            with suppress(OSError):  # a user with very many pipes gets no larger ones
+                fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.tell(settings)
 
     def tell(self, content: dict[str, Any], parts: Sequence[bytes] = ()) -> None:
@@ -64,7 +76,7 @@ class _Process:
     def hear(self) -> tuple[dict[str, Any], list[bytes]]:
         """The answer to what was told last."""
         try:
-            return receive(cast(BinaryIO, self._process.stdout))
+            return receive(self.output)
         except (EOFError, OSError) as error:
             raise _EndedError from error
 
@@ -263,15 +275,21 @@ class ShardedLive:
                 self._workers[part].tell(*message)
             except _EndedError:
                 silent.append(part)
-        for part in messages:
+        for part in self._as_they_answer(part for part in messages if part not in silent):
             try:
-                if part not in silent:
-                    answers[part] = self._workers[part].hear()
+                answers[part] = self._workers[part].hear()
             except _EndedError:
                 silent.append(part)
         for part in silent:
             answers[part] = self._ask_again(part, messages[part])
-        return answers
+        return {part: answers[part] for part in messages}
+
+    def _as_they_answer(self, parts: Iterable[int]) -> Iterator[int]:
+        """Whoever is done first comes first: its answer is read while the others still work."""
+        waiting: dict[Any, int] = {self._workers[part].output: part for part in parts}
+        while waiting:
+            for output in wait(list(waiting)):
+                yield waiting.pop(output)
 
     def _ask_again(self, part: int, message: Message) -> tuple[dict[str, Any], list[bytes]]:
         """Of a process that is started again, which knows what was held of its entities."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import progress
-from ustad.clock import check_zone
+from ustad.clock import MICROSECONDS_PER_DAY, check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
 from ustad.mobility.reading import Reading
@@ -41,6 +41,9 @@ from ustad.tables import DataError
 
 #: The smallest and the largest p-value that alerts may begin at.
 RAREST, MOST_OFTEN = 1e-9, 0.5
+#: Made-up events of one agent, one a day, that the scorer is warmed up with: more events than are judged one by one,
+#: and more days than a history waits before it moves on.
+WARMING_DAYS = 40
 
 
 class ModelScorer:
@@ -79,17 +82,26 @@ class ModelScorer:
 
     def warm_up(self) -> None:
         """Score made-up events once, both ways and in every process, so that the first real one does not wait for what
-        loads late. One process goes first: what has to be compiled on first use is compiled once, not by all of them
-        side by side."""
+        loads late. They come on days after training, so that a change of day and a history that moves on are loaded
+        too. One process goes first: what has to be compiled on first use is compiled once, not by all of them side by
+        side."""
         nobody = self._backend.strangers
+        begin = round((self.trained_until() or 0.0) * 1e6) + MICROSECONDS_PER_DAY
         for names in (nobody[:1], nobody[1:]) if len(nobody) > 1 else (nobody,):
-            for n in (1, 3):
+            for n in (1, WARMING_DAYS):
+                times = [begin + i * MICROSECONDS_PER_DAY for i in range(n)]
                 rows = [
-                    {"agent": name, "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000,
-                     "timezone": "UTC", "lat": 0.0, "lon": 0.0}
+                    {
+                        "agent": name,
+                        "started_at": time,
+                        "finished_at": time + 1,
+                        "timezone": "UTC",
+                        "lat": 0.0,
+                        "lon": 0.0,
+                    }
                     for name in names
-                    for i in range(n)
-                ]  # fmt: skip
+                    for time in times
+                ]
                 self.remember(names, event_table([], self._layout), {}, {})
                 self.score(rows)
                 self.forget(names)

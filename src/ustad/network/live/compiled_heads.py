@@ -8,7 +8,7 @@ tensors cost more than their arithmetic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,7 +18,7 @@ from ustad.events.observed import DAY_MINUTES
 from ustad.network.inference.inference_kernels import gelu
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW
-from ustad.network.live.compiled_pass import weight_array
+from ustad.network.live.compiled_pass import add_product, map_rows, weight_array
 from ustad.network.place_counts import DURATION_BINS, START_BINS, duration_bin
 from ustad.network.place_memory import AREA_KM, FLOOR
 
@@ -26,8 +26,7 @@ _compile = numba.njit(cache=True, nogil=True, error_model="numpy")
 _ANYWHERE = FLOOR / (2 * AREA_KM) ** 2
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What one event was, as `MemoryTensors` has it of many."""
 
     slot: int
@@ -129,26 +128,26 @@ def answer_one(
     D, K = hidden.shape[1], len(absent)
     own = min(slot, K - 1)
     is_new = slot >= K or absent[own]
-    places = _log_softmax(_map(hidden, pointer, pointer_bias))
+    places = _log_softmax(map_rows(hidden, pointer, pointer_bias))
     place = places[:, K if is_new else own].astype(np.float64)
     if is_new:
         if where[2]:
-            weight = np.exp(_log_softmax(_map(hidden, around, around_bias)))
-            reach = np.exp(_log_softmax(_map(hidden, reach_weight, reach_bias)))
+            weight = np.exp(_log_softmax(map_rows(hidden, around, around_bias)))
+            reach = np.exp(_log_softmax(map_rows(hidden, reach_weight, reach_bias)))
             place += _density(weight, reach, own_x, own_y, absent, where[0], where[1], spread)
         if category > 0:
-            place += _log_softmax(_map(hidden, kind_weight, kind_bias))[:, category]
+            place += _log_softmax(map_rows(hidden, kind_weight, kind_bias))[:, category]
     condition = inner_bias.copy()
     token = new_token + kinds[category] if is_new else tokens[own]
-    _add_map(token, from_place, condition)
-    _add_map(start_bin[start], from_start, condition[2 * D :])
-    inner = _map(hidden, to_inner, condition)
+    add_product(token.reshape(1, -1), from_place, condition.reshape(1, -1))
+    add_product(start_bin[start : start + 1], from_start, condition[2 * D :].reshape(1, -1))
+    inner = map_rows(hidden, to_inner, condition)
     gelu(inner.reshape(-1))
     day = 1 if is_weekend else 0
     own_start = start_bias if is_new else start_bias + trust[1] * log_starts[own, day]
     own_duration = duration_bias if is_new else duration_bias + trust[2] * log_durations[own]
-    starts = _log_softmax(_map(inner[:, : 2 * D], start_weight, own_start))
-    durations = _log_softmax(_map(inner[:, 2 * D :], duration_weight, own_duration))
+    starts = _log_softmax(map_rows(inner[:, : 2 * D], start_weight, own_start))
+    durations = _log_softmax(map_rows(inner[:, 2 * D :], duration_weight, own_duration))
     start_at, duration_at = start, duration
     if is_wide:
         start_at = _likeliest_start(starts, start, possible[0])
@@ -159,26 +158,6 @@ def answer_one(
         own_noise, own_doubt = _uncertainties(logs)
         noise, doubt = noise + own_noise, doubt + own_doubt
     return _minus_log_mean(place), _minus_log_mean(starts[:, start_at].astype(np.float64)), length, noise, doubt
-
-
-@_compile
-def _add_map(vector: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
-    """out [m] += vector [n] · weight [n, m]."""
-    for i in range(len(vector)):
-        value = vector[i]
-        for j in range(weight.shape[1]):
-            out[j] += value * weight[i, j]
-
-
-@_compile
-def _map(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """rows [T, n] · weight [n, m] + bias [m]."""
-    out = np.empty((len(rows), weight.shape[1]), np.float32)
-    for t in range(len(rows)):
-        for j in range(weight.shape[1]):
-            out[t, j] = bias[j]
-        _add_map(rows[t], weight, out[t])
-    return out
 
 
 @_compile

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import torch
 from torch import Tensor
 
 from ustad.network.inference.inference_kernels import gelu, normalise, softmax
@@ -44,12 +45,15 @@ class CompiledPass:
         return embed_one(numbers, codes + self.offsets, missing, keep, *self.feature_arrays)
 
     def know(self, entities: EntityMaps) -> tuple[Arrays, Arrays, Arrays, Arrays]:
-        """What is needed of the only entity, as arrays that share its memory."""
+        """What is needed of the only entity; of its own places those that are there, as the others have no weight."""
+        heads, absent = self.settings[0], entities.memory.absent[0]
+        rows = torch.arange(len(absent))[~absent] if not absent.all() else torch.arange(len(absent))
+        columns = (torch.arange(heads)[:, None] * len(absent) + rows).flatten()
         maps = entities.place_maps
-        keys, biases, values = (
-            tuple(weight_array(getattr(one, name)[0]) for one in maps) for name in ("keys", "bias", "values")
-        )
-        return (weight_array(entities.own[0]), weight_array(entities.memory.absent[0])), keys, biases, values
+        keys = tuple(weight_array(one.keys[0][:, columns]) for one in maps)
+        biases = tuple(weight_array(one.bias[0][:, columns]) for one in maps)
+        values = tuple(weight_array(one.values[0][columns]) for one in maps)
+        return (weight_array(entities.own[0]), weight_array(absent)), keys, biases, values
 
     def states(
         self, embeddings: np.ndarray, window: np.ndarray, entity_arrays: tuple[Arrays, Arrays, Arrays, Arrays]
@@ -167,11 +171,17 @@ def _enter(embeddings: np.ndarray, window: np.ndarray, places: Arrays, positions
 
 @compile_pass
 def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
-    """out [M, n] += x [M, m] · weight [m, n] + bias [n]; four rows and four weights at a time stay in registers."""
-    (M, n), m = out.shape, x.shape[1]
-    for i in range(M):
-        for j in range(n):
+    """out [M, n] += x [M, m] · weight [m, n] + bias [n]."""
+    for i in range(len(out)):
+        for j in range(out.shape[1]):
             out[i, j] += bias[j]
+    add_product(x, weight, out)
+
+
+@compile_pass
+def add_product(x: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
+    """out [M, n] += x [M, m] · weight [m, n]; four rows and four weights at a time stay in registers."""
+    (M, n), m = out.shape, x.shape[1]
     whole, fours = M // 4 * 4, m // 4 * 4
     for i in range(0, whole, 4):
         for k in range(0, fours, 4):
@@ -185,15 +195,21 @@ def _add_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: np.ndarra
                 out[i + 1, j] += a1 * p + b1 * q + c1 * r + d1 * s
                 out[i + 2, j] += a2 * p + b2 * q + c2 * r + d2 * s
                 out[i + 3, j] += a3 * p + b3 * q + c3 * r + d3 * s
+    for i in range(whole, M):
+        for k in range(0, fours, 4):
+            a, b, c, d = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
+            for j in range(n):
+                out[i, j] += a * weight[k, j] + b * weight[k + 1, j] + c * weight[k + 2, j] + d * weight[k + 3, j]
     for i in range(M):
-        for k in range(fours if i < whole else 0, m):
+        for k in range(fours, m):
             a = x[i, k]
             for j in range(n):
                 out[i, j] += a * weight[k, j]
 
 
 @compile_pass
-def _map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def map_rows(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """x [M, m] · weight [m, n] + bias [n]."""
     out = np.zeros((len(x), weight.shape[1]), np.float32)
     _add_map(x, weight, bias, out)
     return out
@@ -204,46 +220,31 @@ def _attend(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilon: fl
     """x [N·L, D] plus what its tokens see of each other."""
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    qkv = _map(normal, weights[0], weights[1])
+    qkv = map_rows(normal, weights[0], weights[1])
     _add_map(_mix(qkv, length, qkv, x.shape[1], length, heads, x.shape[1]), weights[2], weights[3], x)
 
 
 @compile_pass
 def _mix(query: np.ndarray, each: int, rows: np.ndarray, keys_at: int, length: int, heads: int, D: int) -> np.ndarray:
     """What queries see of their own sequence, [Q, D]: `each` queries [Q, ≥ D] of every sequence of L rows [N·L, …],
-    which have keys from the column `keys_at` on and values after them. Four columns, or four rows, at a time."""
-    L, Q, width = length, len(query), D // heads
-    keys, fours, most = np.empty((D, L), np.float32), width // 4 * 4, L // 4 * 4
-    shares, mixture = np.zeros((Q * heads, L), np.float32), np.zeros((Q, D), np.float32)
-    for q in range(Q):
-        first = q // each * L
-        if q % each == 0:
+    which have keys from the column `keys_at` on and values after them.
+
+    Heads stand side by side, each in columns of its own with zeros elsewhere: two long products for each sequence cost
+    less than many short ones.
+    """
+    L, width, spare = length, D // heads, np.empty(each * heads * length, np.float32)
+    keys, values = np.zeros((D, heads * L), np.float32), np.zeros((heads * L, D), np.float32)
+    shares, mixture = np.zeros((len(query), heads * L), np.float32), np.zeros((len(query), D), np.float32)
+    for n in range(len(query) // each):
+        for h in range(heads):
             for j in range(L):
-                for d in range(D):
-                    keys[d, j] = rows[first + j, keys_at + d]
-        for h in range(heads):
-            line = q * heads + h
-            for d in range(h * width, h * width + fours, 4):
-                a, b, c, e = query[q, d], query[q, d + 1], query[q, d + 2], query[q, d + 3]
-                for j in range(L):
-                    shares[line, j] += a * keys[d, j] + b * keys[d + 1, j] + c * keys[d + 2, j] + e * keys[d + 3, j]
-            for d in range(h * width + fours, (h + 1) * width):
-                for j in range(L):
-                    shares[line, j] += query[q, d] * keys[d, j]
-    softmax(shares, np.empty(shares.size, np.float32))
-    for q in range(Q):
-        first, at = q // each * L, keys_at + D
-        for h in range(heads):
-            line = q * heads + h
-            for j in range(first, first + most, 4):
-                k = j - first
-                a, b, c, e = shares[line, k], shares[line, k + 1], shares[line, k + 2], shares[line, k + 3]
                 for d in range(h * width, (h + 1) * width):
-                    v = at + d
-                    mixture[q, d] += a * rows[j, v] + b * rows[j + 1, v] + c * rows[j + 2, v] + e * rows[j + 3, v]
-            for j in range(most, L):
-                for d in range(h * width, (h + 1) * width):
-                    mixture[q, d] += shares[line, j] * rows[first + j, at + d]
+                    keys[d, h * L + j] = rows[n * L + j, keys_at + d]
+                    values[h * L + j, d] = rows[n * L + j, keys_at + D + d]
+        own = slice(n * each, (n + 1) * each)
+        add_product(query[own, :D], keys, shares[own])
+        softmax(shares[own].reshape(each * heads, L), spare)
+        add_product(shares[own], values, mixture[own])
     return mixture
 
 
@@ -254,12 +255,12 @@ def _attend_last(x: np.ndarray, length: int, weights: Arrays, heads: int, epsilo
     L, N = length, M // length
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    pair = _map(normal, weights[10], weights[11])
+    pair = map_rows(normal, weights[10], weights[11])
     tokens, last = np.empty((N, D), np.float32), np.empty((N, D), np.float32)
     for n in range(N):
         for d in range(D):
             tokens[n, d], last[n, d] = x[n * L + L - 1, d], normal[n * L + L - 1, d]
-    query = _map(last, weights[8], weights[9])
+    query = map_rows(last, weights[8], weights[9])
     _add_map(_mix(query, 1, pair, 0, L, heads, D), weights[2], weights[3], tokens)
     return tokens
 
@@ -271,7 +272,7 @@ def _attend_to_places(
     """x [M, D] plus what its tokens see of the own places."""
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    logits = _map(normal, keys, bias[0])
+    logits = map_rows(normal, keys, bias[0])
     softmax(logits.reshape(len(x) * heads, logits.shape[1] // heads), np.empty(logits.size, np.float32))
     _add_map(logits, values, np.zeros(x.shape[1], np.float32), x)
 
@@ -280,7 +281,7 @@ def _attend_to_places(
 def _hidden(x: np.ndarray, weights: Arrays, epsilon: float) -> np.ndarray:
     normal = np.empty_like(x)
     normalise(x, epsilon, normal)
-    wide = _map(normal, weights[4], weights[5])
+    wide = map_rows(normal, weights[4], weights[5])
     gelu(wide.reshape(-1))
     return wide
 

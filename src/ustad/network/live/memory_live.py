@@ -12,6 +12,7 @@ import weakref
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,10 +31,9 @@ from ustad.habits.history import Habits
 from ustad.network.inference.counter import keep_masks_here
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import DOUBT, NOISE, RAW, at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.memory_terms import DOUBT, NOISE, at_most_usual, chain_terms, uncertainties
 from ustad.network.inference.worker_threads import alone
 from ustad.network.live.compiled_heads import CompiledHeads, Target
-from ustad.network.live.compiled_many import CompiledMany
 from ustad.network.live.compiled_pass import CompiledPass
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import Memory
@@ -44,6 +44,8 @@ from ustad.network.training.memory_step import recall, targets_of
 MOST_MAPS = 512
 #: Events that are asked about at once: no more than there may be maps.
 MOST_AT_ONCE = 256
+#: Fewer events than this are not worth waking threads for: one takes a quarter of a millisecond.
+LEAST_SIDE_BY_SIDE = 8
 
 
 @dataclass
@@ -63,6 +65,23 @@ class MemoryWindow:
     order: list[int] = field(default_factory=list)  # within its own day
 
 
+#: A window, its one or two rows, the last of them as a visit, and its own place (-1: somewhere new).
+Question = tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One question: events first … stop of a window, of which the last is asked about."""
+
+    window: MemoryWindow
+    first: int
+    stop: int
+    maps: EntityMaps
+    arrays: tuple[Any, ...]
+    visits: Visits
+    slot: int
+
+
 class MemoryLive:
     """Answers about newest events; windows are the caller's to keep."""
 
@@ -77,9 +96,8 @@ class MemoryLive:
         self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
         if self.network.masked_token.dtype == torch.float32:
             self.compiled = CompiledPass(self.passes), CompiledHeads(self.passes)
-        self.together: CompiledMany | None = None
-        if self.compiled is not None and self.network.config.epistemic and not self.compiled[0].has_vectors:
-            self.together = CompiledMany(*self.compiled, torch.get_num_threads())
+        threads = torch.get_num_threads() if self.compiled is not None else 1
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self.most_events, self._rows = model.config.window.max_events, RowEncoder(model.encoder)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
@@ -113,87 +131,50 @@ class MemoryLive:
         *,
         table: Callable[[list[Any]], pa.Table],
     ) -> OneAnswer:
-        """`ask` about the last of one or two rows."""
-        return _one_answer(self.ask(window, self._encode(rows, table), visits, place))
+        """What the last of one or two rows says, which is then remembered; `visits` is it alone, at the own `place`
+        (-1: somewhere new)."""
+        return self._ask([(window, rows, visits, place)], table)[0]
 
     def find_kind(self, answer: OneAnswer, lead: str, about: str | None) -> None:
         """That is for others to say, as in bulk."""
 
-    def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
-        """Terms, noise and doubt about the last event of `arrays`, which is then remembered; `visits` is it alone, at
-        the own `place` (-1: somewhere new)."""
-        day = max([int(arrays.day[-1]), *window.day[-1:]])
-        _forget_first(window, self._oldest(window, day, 0))
-        slot = self._slot(window, place)
-        self._remember(window, self._embed_last(arrays), [day], [slot])
-        window.weekday.append(int(visits.weekday[0]))
-        self._know(window, visits)
-        columns = (window.order, window.weekday, window.slot)
-        embeddings = np.stack(window.embedding, axis=1)  # [T, L, D]
-        if self.compiled is None:
-            return self._by_tensors(window, visits, embeddings, np.array(columns))
-        way = self.together or self.compiled[0]
-        states = way.states(embeddings, np.array(columns), window.arrays[0])
-        return self.compiled[1](states, window.arrays[1], _target(window.habits, visits, slot))
-
-    def ask_many(
-        self,
-        questions: Sequence[tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]],
-        *,
-        table: Callable[[list[Any]], pa.Table],
-    ) -> list[OneAnswer]:
-        """What `ask_row` says of each (a window, its one or two rows, the last as a visit, its own place), in their
-        order; those of one window are remembered one after the other."""
-        if self.together is None or len(questions) == 1:
-            return [self.ask_row(*question, table=table) for question in questions]
-        answers: list[dict[str, float]] = []
+    def ask_many(self, questions: Sequence[Question], *, table: Callable[[list[Any]], pa.Table]) -> list[OneAnswer]:
+        """What `ask_row` says of each, in their order; those of one window are remembered one after the other."""
+        answers = []
         for first in range(0, len(questions), MOST_AT_ONCE):
-            answers += self._ask_together(self.together, questions[first : first + MOST_AT_ONCE], table)
-        return [_one_answer(raw) for raw in answers]
+            answers += self._ask(questions[first : first + MOST_AT_ONCE], table)
+        return answers
 
-    @torch.inference_mode()
-    def _ask_together(
-        self,
-        together: CompiledMany,
-        questions: Sequence[tuple[MemoryWindow, Sequence[Mapping[str, Any]], Visits, int]],
-        table: Callable[[list[Any]], pa.Table],
-    ) -> list[dict[str, float]]:
-        events = [self._encode(rows, table) for _, rows, _, _ in questions]
-        numbers, codes, missing, key = (
-            np.stack([getattr(one, name)[-1] for one in events]) for name in ("numbers", "categories", "missing", "key")
-        )
-        embeddings = together.embed(numbers, codes.astype(np.int64), missing, self._keep(key))
-        windows = list({id(window): window for window, _, _, _ in questions}.values())
-        starts, spans, targets = {id(window): 0 for window in windows}, [], []
-        for (window, _, visits, place), arrays, embedding in zip(questions, events, embeddings, strict=True):
-            day = max(int(arrays.day[-1]), window.day[-1]) if window.day else int(arrays.day[-1])
-            starts[id(window)] = first = self._oldest(window, day, starts[id(window)])
+    def _ask(self, questions: Sequence[Question], table: Callable[[list[Any]], pa.Table]) -> list[OneAnswer]:
+        starts: dict[int, tuple[MemoryWindow, int]] = {}
+        looks = []
+        for window, rows, visits, place in questions:
+            arrays = self._encode(rows, table)
+            day = max([int(arrays.day[-1]), *window.day[-1:]])
+            first = self._oldest(window, day, starts[id(window)][1] if id(window) in starts else 0)
+            starts[id(window)] = window, first
             slot = self._slot(window, place)
-            self._remember(window, embedding.copy()[:, None], [day], [slot])
+            self._remember(window, self._embed_last(arrays), [day], [slot])
             window.weekday.append(int(visits.weekday[0]))
-            spans.append((first, len(window.day)))
-            targets.append(_target(window.habits, visits, slot))
-        visits_of = {id(window): visits for window, _, visits, _ in questions}
-        entities = []
-        for window in windows:
-            self._know(window, visits_of[id(window)])
-            entities.append(window.arrays)
-        lengths = np.cumsum([0, *(len(window.day) for window in windows)])
-        place_of = {id(window): i for i, window in enumerate(windows)}
-        owner = np.array([place_of[id(window)] for window, _, _, _ in questions])
-        columns = [np.array([window.order, window.weekday, window.slot]) for window in windows]
-        answers = together.answer(
-            np.stack([one for window in windows for one in window.embedding]),
-            np.ascontiguousarray(np.concatenate(columns, axis=1).T),
-            np.array(spans) + lengths[owner][:, None],
-            owner,
-            entities=entities,
-            targets=targets,
-        )
-        for window in windows:
-            _forget_first(window, starts[id(window)])
-        names = (*RAW, NOISE, DOUBT)
-        return [dict(zip(names, line, strict=True)) for line in answers.tolist()]
+            maps = self._know(window, visits)
+            looks.append(_Look(window, first, len(window.day), maps, window.arrays, visits, slot))
+        pool = self._pool if len(looks) >= LEAST_SIDE_BY_SIDE else None
+        answers = list(map(self._answer, looks) if pool is None else pool.map(self._answer, looks))
+        for window, first in starts.values():
+            _forget_first(window, first)
+        return answers
+
+    def _answer(self, look: _Look) -> OneAnswer:
+        """From the embeddings of a window to what its last event was."""
+        window, span = look.window, slice(look.first, look.stop)
+        embeddings = np.stack(window.embedding[span], axis=1)  # [T, L, D]
+        columns = np.array((window.order[span], window.weekday[span], window.slot[span]))
+        if self.compiled is None:
+            return _one_answer(self._by_tensors(look, embeddings, columns))
+        to_states, to_answers = self.compiled
+        own_arrays, head_arrays = look.arrays
+        states = to_states.states(embeddings, columns, own_arrays)
+        return _one_answer(to_answers(states, head_arrays, _target(window.habits, look.visits, look.slot)))
 
     def _encode(self, rows: Sequence[Mapping[str, Any]], table: Callable[[list[Any]], pa.Table]) -> EventArrays:
         """The last of one or two rows; values that only a table knows how to convert go through one."""
@@ -209,15 +190,12 @@ class MemoryLive:
         return int(window.slots[place])
 
     @torch.inference_mode()
-    def _by_tensors(
-        self, window: MemoryWindow, visits: Visits, embeddings: np.ndarray, columns: np.ndarray
-    ) -> dict[str, float]:
+    def _by_tensors(self, look: _Look, embeddings: np.ndarray, columns: np.ndarray) -> dict[str, float]:
         """The answers of networks that are not in single precision."""
-        maps = self._know(window, visits)
         tensors = torch.from_numpy(embeddings), torch.from_numpy(columns)
-        states = self.passes.states_of_newest(*tensors, maps)  # [1, T, D]
-        data = MemoryTensors(window.places, window.habits, visits, self.model.device)
-        outlook = self.passes.foresee(states, maps, targets_of(data, self._only))
+        states = self.passes.states_of_newest(*tensors, look.maps)  # [1, T, D]
+        data = MemoryTensors(look.window.places, look.window.habits, look.visits, self.model.device)
+        outlook = self.passes.foresee(states, look.maps, targets_of(data, self._only))
         outlook = at_most_usual(outlook, data, self._only)
         noise, doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])
         answers = {**chain_terms(outlook), NOISE: noise, DOUBT: doubt}
@@ -239,9 +217,10 @@ class MemoryLive:
         if window.memory is None:
             data = MemoryTensors(window.places, window.habits, visits, self.model.device)
             window.memory = recall(self.network, data, self._only)
-        window.maps = maps = self.passes.know(window.memory, self._only + 1)
+        maps = self.passes.know(window.memory, self._only + 1)
         window.arrays = tuple(part.know(maps) for part in self.compiled or ())
-        return maps
+        window.maps = maps if self.compiled is None else replace(maps, place_maps=())  # the arrays have them
+        return window.maps
 
     def _remember(self, window: MemoryWindow, embeddings: np.ndarray, days: list[int], slots: list[int]) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
@@ -293,9 +272,8 @@ def _one_answer(raw: dict[str, float]) -> OneAnswer:
 
 def _target(habits: Habits, visits: Visits, slot: int) -> Target:
     """What the only visit was."""
-    minute, duration, early, late, x, y = (
-        float(values[0]) for values in (visits.minute, visits.duration, visits.early, visits.late, visits.x, visits.y)
-    )
+    minute, duration, x, y = visits.minute.item(), visits.duration.item(), visits.x.item(), visits.y.item()
+    early, late = visits.early.item(), visits.late.item()
     is_hidden = bool(visits.silent[0] and habits.hidden_minutes(visits, habits.owners(visits))[0] > 0)
     return Target.of(
         slot,
