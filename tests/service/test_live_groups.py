@@ -260,7 +260,7 @@ def test_a_group_stays_as_it_was_after_four_weeks(store: Store) -> None:
 
 
 def test_places_that_the_models_week_knew_as_everybodys_have_no_groups(store: Store) -> None:
-    tails = replace(TWO_NEW, crowded=identity_hash(["barn"]))
+    tails = replace(TWO_NEW, crowd_places=identity_hash(["barn"]))
     send(open_pipeline(THREE, store, tails), THREE)
     assert live_groups(store) == []
 
@@ -282,10 +282,10 @@ def test_a_week_says_which_places_are_everybodys() -> None:
     tails = PairTails.of_week(table, SCHEMA, is_new)
     assert tails is not None
     assert tails.most_people == FEW
-    assert tails.crowded.tolist() == identity_hash(["hall"]).tolist()
+    assert tails.crowd_places.tolist() == identity_hash(["hall"]).tolist()
     everything_new = PairTails.of_week(table, SCHEMA, np.ones(len(rows), bool))
     assert everything_new is not None
-    assert (everything_new.most_people, everything_new.crowded.tolist()) == (0, [])
+    assert (everything_new.most_people, everything_new.crowd_places.tolist()) == (0, [])
 
 
 def test_people_who_were_together_for_too_short_or_came_days_apart_are_no_group(store: Store) -> None:

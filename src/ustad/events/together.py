@@ -136,7 +136,7 @@ class PairTails:
 
     p_value: np.ndarray  # float64 [3, FEW + 1] by the number of both to whom it is new, and of people who go there
     #: uint64 [K]: places that too many people of that week went to for a pair there to be rare
-    crowded: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    crowd_places: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     @classmethod
     def of_week(cls, events: pa.Table, schema: EventSchema, is_new: np.ndarray | None) -> PairTails | None:
@@ -149,7 +149,7 @@ class PairTails:
         visits = few_visits(place, agent, start, end)
         one, other = (visits.row[pair] for pair in first_ways(visits))
         tails = cls.fit(is_new[one].astype(np.int64) + is_new[other], count_people(place, agent)[one])
-        return tails and replace(tails, crowded=list_crowded(place, agent, tails.most_people))
+        return tails and replace(tails, crowd_places=list_crowd_places(place, agent, tails.most_people))
 
     @classmethod
     def fit(cls, new: np.ndarray, people: np.ndarray) -> PairTails | None:
@@ -178,7 +178,7 @@ class PairTails:
         return -np.log10(self.p_value[new, people])
 
 
-def list_crowded(place: np.ndarray, agent: np.ndarray, most: int) -> np.ndarray:
+def list_crowd_places(place: np.ndarray, agent: np.ndarray, most: int) -> np.ndarray:
     """Known places of visits [n] that more than `most` people go to; none where `most` is 0."""
     places, people = np.unique(list_people(place, agent), return_counts=True)
     return places[(people > most) & (places != 0) & (most > 0)]

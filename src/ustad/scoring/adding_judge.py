@@ -48,7 +48,7 @@ SMALLEST = 300.0
 TENSORS, FACTS = "habits.safetensors", "habits.json"
 #: The array of pairs of people there.
 TOGETHER = "together"
-CROWDED = "together.crowded"
+CROWD_PLACES = "together.crowd_places"
 T = TypeVar("T")
 
 
@@ -300,7 +300,7 @@ class AddingJudge:
         for name, distribution in self.beside.items():
             tensors |= distribution.to_tensors(f"final.{name}")
         if self.together is not None:
-            tensors |= {TOGETHER: self.together.p_value, CROWDED: self.together.crowded}
+            tensors |= {TOGETHER: self.together.p_value, CROWD_PLACES: self.together.crowd_places}
         facts = {**self.looks.facts(), "incidents": self.counts}
         for source in self.sources:
             arrays, own = source.save(place)
@@ -327,7 +327,7 @@ def read_pair_tails(tensors: Mapping[str, np.ndarray]) -> PairTails | None:
     """What a model knows of pairs of people; an older one knows no places."""
     if TOGETHER not in tensors:
         return None
-    return PairTails(tensors[TOGETHER], tensors.get(CROWDED, np.zeros(0, np.uint64)))
+    return PairTails(tensors[TOGETHER], tensors.get(CROWD_PLACES, np.zeros(0, np.uint64)))
 
 
 def read_judge(place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -36,7 +36,7 @@ DAYS = 28 * _DAY
 #: Visits are compared of which one began at most so long after the other.
 LONG = 2 * _DAY
 #: A place that many people go to is not looked at for a day; at most so many are remembered.
-MOST_CROWDED = 100_000
+MOST_CROWDS = 100_000
 _KEY = "event_key"
 G = r.groups.c
 _IN_PLACES = E.place_key.in_(bindparam("places", expanding=True))
@@ -59,8 +59,8 @@ class LiveGroups:
         self._store, self._layout, self._tails = store, layout, tails
         self._schema = replace(layout.schema, event_id=_KEY)
         self._with_one = bool(tails.is_rare[1, 2])  # a newcomer beside somebody who was there before
-        self._of_week = frozenset(tails.crowded.view("int64").tolist())
-        self._crowded: dict[int, int] = {}  # place → until when it is not looked at
+        self._of_week = frozenset(tails.crowd_places.view("int64").tolist())
+        self._crowds: dict[int, int] = {}  # place → until when it is not looked at
         with store.reading() as connection:  # places of groups, maybe of former ones, and who is known to go there
             self._people: dict[int, set[str]] = {
                 place: set() for place in connection.execute(select(G.place).distinct()).scalars()
@@ -79,7 +79,7 @@ class LiveGroups:
         """Find the groups that these rows, which are stored already, are part of or change."""
         if not self._tails.most_people:
             return
-        rows = [row for row in rows if row["place_key"] is not None and not self._is_crowded(row)]
+        rows = [row for row in rows if row["place_key"] is not None and not self._is_crowd_place(row)]
         changing = [row for row in rows if row["agent"] not in self._people.get(row["place_key"], (row["agent"],))]
         changing += self._choose_meeting(connection, [row for row in rows if row["new_place"] or self._with_one])
         for place, moment in _first_starts(changing).items():
@@ -88,10 +88,10 @@ class LiveGroups:
     def places_of(self, agent: str) -> dict[int, int]:
         """Places of the groups that an agent is part of, and when those began: to `renew` them once it is deleted."""
         with self._store.reading() as connection:
-            stored = connection.execute(select(G.place, G.began_at, G.content)).all()
+            groups = connection.execute(select(G.place, G.began_at, G.content)).all()
         return _first_starts(
             {"place_key": one.place, "started_at": one.began_at}
-            for one in stored
+            for one in groups
             if agent in json.loads(one.content)["agent_ids"]
         )
 
@@ -105,13 +105,13 @@ class LiveGroups:
 
     def go_back(self) -> None:
         """Take nothing for granted that a failed transaction said."""
-        self._crowded.clear()
+        self._crowds.clear()
         self._people = {place: set() for place in self._people}
 
     # ----------------------------------------------------------------------------------------- one batch
-    def _is_crowded(self, row: Row) -> bool:
+    def _is_crowd_place(self, row: Row) -> bool:
         """Whether more people go there than can be a group, as far as that is known without the store."""
-        return row["place_key"] in self._of_week or self._crowded.get(row["place_key"], -1) > row["started_at"]
+        return row["place_key"] in self._of_week or self._crowds.get(row["place_key"], -1) > row["started_at"]
 
     def _choose_meeting(self, connection: Connection, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that meet somebody, so that it would be rare."""
@@ -149,9 +149,9 @@ class LiveGroups:
         people = connection.execute(_PEOPLE, {**here, "most": self._tails.most_people + 1}).scalars().all()
         groups: list[dict[str, Any]] = []
         if len(people) > self._tails.most_people:
-            self._crowded[place] = moment + _DAY
-            while len(self._crowded) > MOST_CROWDED:
-                self._crowded.pop(next(iter(self._crowded)))
+            self._crowds[place] = moment + _DAY
+            while len(self._crowds) > MOST_CROWDS:
+                self._crowds.pop(next(iter(self._crowds)))
         elif len(people) > 1:
             groups = self._find([dict(row) for row in connection.execute(_VISITS, here).mappings()])
         if groups or place in self._people:
@@ -190,9 +190,9 @@ def _first_starts(rows: Iterable[Mapping[str, Any]]) -> dict[int, int]:
 def _replace_groups(connection: Connection, place: int, since: int, groups: Sequence[Mapping[str, Any]]) -> None:
     """Store the groups of a place. One that shares events with a stored one takes its number. What began before
     `since` stays as it is."""
-    stored = connection.execute(select(G.id, G.began_at, G.content).where(G.place == place).order_by(G.id)).all()
-    events = {row.id: set(json.loads(row.content)["event_ids"]) for row in stored}
-    final = {row.id for row in stored if row.began_at < since}
+    rows = connection.execute(select(G.id, G.began_at, G.content).where(G.place == place).order_by(G.id)).all()
+    events = {row.id: set(json.loads(row.content)["event_ids"]) for row in rows}
+    final = {row.id for row in rows if row.began_at < since}
     left = set(events) - final
     for group in groups:
         before = [number for number in events if not events[number].isdisjoint(group["event_ids"])]
