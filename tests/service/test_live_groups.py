@@ -259,6 +259,15 @@ def test_a_group_stays_as_it_was_after_four_weeks(store: Store) -> None:
     assert live_groups(store) == before
 
 
+def test_of_a_group_that_began_four_weeks_ago_no_part_is_told_anew(store: Store) -> None:
+    late = visit("x", "barn", 28 * DAY + 0.5, 28 * DAY + 1, new=False)
+    pipeline = open_pipeline([*THREE, late], store)
+    send(pipeline, THREE)
+    before = live_groups(store)
+    send(pipeline, [late])
+    assert live_groups(store) == before
+
+
 def test_places_that_the_models_week_knew_as_everybodys_have_no_groups(store: Store) -> None:
     tails = replace(TWO_NEW, crowd_places=identity_hash(["barn"]))
     send(open_pipeline(THREE, store, tails), THREE)
@@ -301,7 +310,8 @@ def test_people_who_were_together_for_too_short_or_came_days_apart_are_no_group(
 
 
 def test_a_batch_that_failed_is_found_when_it_comes_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline = open_pipeline(THREE, store)
+    guest = visit("x", "barn", 9, 10, new=False)
+    pipeline = open_pipeline([*THREE, guest], store)
     send(pipeline, THREE[:2])
 
     def fail(*arguments: Any) -> None:
@@ -311,9 +321,13 @@ def test_a_batch_that_failed_is_found_when_it_comes_again(store: Store, monkeypa
         patch.setattr(pipelines, "note_devices", fail)
         with pytest.raises(OSError, match="after the groups"):
             pipeline.run([Job(rows=[row_of(THREE[2])])])
-    assert [group["agent_ids"] for group in live_groups(store)] == [["a", "b"]]
+        with pytest.raises(OSError, match="after the groups"):
+            pipeline.run([Job(rows=[row_of(guest)])])
+    assert [(group["agent_ids"], group["people"]) for group in live_groups(store)] == [(["a", "b"], 2)]
+    send(pipeline, [guest])
+    assert [(group["agent_ids"], group["people"]) for group in live_groups(store)] == [(["a", "b"], 3)]
     send(pipeline, THREE[2:])
-    assert [group["agent_ids"] for group in live_groups(store)] == [["a", "b", "c"]]
+    assert [(group["agent_ids"], group["people"]) for group in live_groups(store)] == [(["a", "b", "c"], 4)]
 
 
 def test_who_is_forgotten_is_in_no_group_and_those_who_are_left_still_are(store: Store) -> None:
