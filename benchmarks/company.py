@@ -28,7 +28,7 @@ from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.distribution import Distribution
-from ustad.events.together import FEW, PairTails, count_people, few_visits, first_ways, place_keys
+from ustad.events.together import FEW, P_VALUE, PairTails, count_people, few_visits, first_ways, place_keys
 from ustad.habits.habit_source import HabitSource
 from ustad.lab.evaluation.detection_metrics import average_precision
 from ustad.lab.red_team import SecondTeam
@@ -39,7 +39,7 @@ from ustad.scoring.incidents import find_incidents
 from ustad.simulate.setting import SimulationPlan
 from ustad.simulate.simulation import in_memory
 from ustad.tables import agent_codes
-from ustad.triage.groups import NEW, P_VALUE, find_groups
+from ustad.triage.groups import NEW, find_groups
 
 RESULTS = Path(__file__).parent / "results" / "company.json"
 SCHEMA = mobility_schema()

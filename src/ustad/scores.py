@@ -6,6 +6,7 @@ folders of parts) and `run.json`. Higher scores are more unusual.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def read_answers(evidence: pa.ChunkedArray, question: str, what: str = "surprise
     values = np.full(len(lists), np.nan)
     values[rows[mine]] = entries.field(what).to_numpy(zero_copy_only=False)[mine]
     return values
+
+
+def read_answer(evidence: Sequence[Mapping[str, Any]], question: str, what: str = "surprise") -> Any:
+    """The same of one event, None without an answer."""
+    return next((one[what] for one in evidence if one["name"] == question), None)
 
 
 def detail_keys(table: pa.Table, schema: EventSchema) -> list[str]:

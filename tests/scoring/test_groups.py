@@ -13,11 +13,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from ustad.cli.group_people import note_groups, read_together
-from ustad.events.together import FEW, MINUTES, PairTails
+from ustad.events.together import FEW, MINUTES, P_VALUE, PairTails
 from ustad.judges import learn_from
 from ustad.schema import mobility_schema
 from ustad.scoring.adding_judge import TENSORS, TOGETHER, AddingJudge, read_judge
-from ustad.triage.groups import P_VALUE, find_groups
+from ustad.triage.groups import find_groups
 
 SCHEMA = mobility_schema()
 Visit = tuple[str, int, float, float, bool, float]

@@ -21,12 +21,11 @@ def read_together(model: Path) -> Any:
     from safetensors.numpy import load
 
     from ustad.engine.folder import Place
-    from ustad.events.together import PairTails
-    from ustad.scoring.adding_judge import TENSORS, TOGETHER
+    from ustad.scoring.adding_judge import TENSORS, read_pair_tails
 
     place = Place.of(model)
     tensors = load(place.read_bytes(TENSORS)) if place.exists(TENSORS) else {}
-    return PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
+    return read_pair_tails(tensors)
 
 
 def note_groups(place: Path, schema: Any, model: Path, groups: Any = None) -> dict[str, int]:

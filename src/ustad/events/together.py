@@ -6,7 +6,11 @@ a supermarket everybody is with everybody, so places that many go to say nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +19,7 @@ import pyarrow.compute as pc
 from ustad.events.visits import place_feature
 from ustad.schema import EventSchema
 from ustad.tables import agent_codes, identity_hash
+from ustad.ties import raised
 
 #: More people than this at a place, and company there says nothing.
 FEW = 10
@@ -22,6 +27,8 @@ FEW = 10
 MINUTES = 5
 #: Without a named place: positions to so many digits of a degree, about 100 m, are one place.
 DIGITS = 3
+#: A pair that is no rarer than one in a thousand makes no group.
+P_VALUE = 1e-3
 _SECOND = 1_000_000
 
 
@@ -55,6 +62,19 @@ def place_keys(events: pa.Table, schema: EventSchema) -> np.ndarray:
     spots, codes = np.unique(np.round(degrees, DIGITS), axis=1, return_inverse=True)
     corners = [f"{lat:.{DIGITS}f},{lon:.{DIGITS}f}" for lat, lon in spots.T.tolist()]
     return np.where(np.isfinite(degrees).all(axis=0), identity_hash(corners)[codes.ravel()], 0)
+
+
+def name_place(columns: Mapping[str, Any], schema: EventSchema) -> str | None:
+    """What the place of one event is called, as `place_keys` calls it; None where it is not known."""
+    if schema.habitat is not None:
+        name = columns.get(schema.habitat)
+        return None if name is None else str(name)
+    where = next((feature for feature in schema.features if feature.kind == "place"), None)
+    degrees = [columns.get(name) for name in where.source] if where is not None else [None]
+    if any(value is None or not math.isfinite(value) for value in degrees):
+        return None
+    scale = 10**DIGITS  # as numpy rounds
+    return ",".join(f"{round(value * scale) / scale:.{DIGITS}f}" for value in degrees if value is not None)
 
 
 def list_people(place: np.ndarray, agent: np.ndarray) -> np.ndarray:
@@ -115,6 +135,8 @@ class PairTails:
     """
 
     p_value: np.ndarray  # float64 [3, FEW + 1] by the number of both to whom it is new, and of people who go there
+    #: uint64 [K]: places that too many people of that week went to for a pair there to be rare
+    crowd_places: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     @classmethod
     def of_week(cls, events: pa.Table, schema: EventSchema, is_new: np.ndarray | None) -> PairTails | None:
@@ -126,7 +148,8 @@ class PairTails:
         place, agent = place_keys(events, schema), agent_codes(events[schema.entity])[0]
         visits = few_visits(place, agent, start, end)
         one, other = (visits.row[pair] for pair in first_ways(visits))
-        return cls.fit(is_new[one].astype(np.int64) + is_new[other], count_people(place, agent)[one])
+        tails = cls.fit(is_new[one].astype(np.int64) + is_new[other], count_people(place, agent)[one])
+        return tails and replace(tails, crowd_places=list_crowd_places(place, agent, tails.most_people))
 
     @classmethod
     def fit(cls, new: np.ndarray, people: np.ndarray) -> PairTails | None:
@@ -139,9 +162,26 @@ class PairTails:
         rarer = np.array([count[as_rare <= number].sum() for number in as_rare.ravel()])
         return cls((1 + rarer.reshape(count.shape)) / (1 + len(new)))
 
+    @cached_property
+    def is_rare(self) -> np.ndarray:
+        """Whether such a pair makes a group: bool, as `p_value`."""
+        rare: np.ndarray = self.p_value <= raised(P_VALUE, floor=0.0)
+        return rare
+
+    @cached_property
+    def most_people(self) -> int:
+        """The most people who may go to a place so that a pair there can be rare; 0 where none can."""
+        return max((people for people in range(2, FEW + 1) if self.is_rare[2, people]), default=0)
+
     def weigh(self, new: np.ndarray, people: np.ndarray) -> np.ndarray:
         """-log10 of how many pairs of a normal week are as rare: float64 [n]."""
         return -np.log10(self.p_value[new, people])
+
+
+def list_crowd_places(place: np.ndarray, agent: np.ndarray, most: int) -> np.ndarray:
+    """Known places of visits [n] that more than `most` people go to; none where `most` is 0."""
+    places, people = np.unique(list_people(place, agent), return_counts=True)
+    return places[(people > most) & (places != 0) & (most > 0)]
 
 
 def count_people(place: np.ndarray, agent: np.ndarray) -> np.ndarray:

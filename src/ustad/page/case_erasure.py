@@ -39,7 +39,11 @@ def forget_in_cases(connection: Connection, agent: str) -> None:
 
 
 def drop_groups(connection: Connection, goes: Callable[[dict[str, Any]], bool]) -> bool:
-    """Take groups of people out of what is remembered of the run on show, where they go; whether any did."""
+    """Take groups of people away, where they go: those of the run on show and those of live scores. Whether any did."""
+    rows = connection.execute(select(r.groups.c.id, r.groups.c.content)).all()
+    numbers = [row.id for row in rows if goes(json.loads(row.content))]
+    for number in numbers:
+        connection.execute(delete(r.groups).where(r.groups.c.id == number))
     text = connection.execute(select(r.about.c.content).where(r.about.c.name == "facts")).scalar()
     facts = json.loads(text) if text is not None else {}
     groups = facts.get("together", [])
@@ -47,7 +51,7 @@ def drop_groups(connection: Connection, goes: Callable[[dict[str, Any]], bool]) 
     if len(left) < len(groups):
         content = json.dumps({**facts, "together": left})
         connection.execute(update(r.about).where(r.about.c.name == "facts").values(content=content))
-    return len(left) < len(groups)
+    return bool(numbers) or len(left) < len(groups)
 
 
 def detach_from_cases(connection: Connection, keys: Any) -> None:

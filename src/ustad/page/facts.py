@@ -214,11 +214,13 @@ def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def together(run: RunTables) -> list[dict[str, Any]]:
-    """Several people at one place and time, the rarest first: a sentence, who, how rare, and when it had ended
-    (microseconds)."""
-    if run.groups is None:
-        return []
-    rows = run.groups.select(["agent_ids", "p_value", "reason", "finished_at"]).slice(0, MOST_GROUPS)
+    """Several people at one place and time, the rarest first."""
+    return [] if run.groups is None else shown_groups(run.groups)
+
+
+def shown_groups(groups: pa.Table) -> list[dict[str, Any]]:
+    """Of the first groups a sentence, who, how rare, and when it had ended (microseconds)."""
+    rows = groups.select(["agent_ids", "p_value", "reason", "finished_at"]).slice(0, MOST_GROUPS)
     moments = rows["finished_at"].cast(pa.int64())
     return rows.set_column(rows.column_names.index("finished_at"), "finished_at", moments).to_pylist()
 

@@ -17,7 +17,7 @@ from ustad.page import records
 from ustad.tables import DataError
 
 #: Counts up whenever `records` changes.
-NEWEST = 13
+NEWEST = 14
 _LOCK = 0x7573746164  # what PostgreSQL calls the lock that a migration holds: any number that is always the same
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

@@ -73,6 +73,8 @@ events = Table(
     Column("marked_by", BigInteger),  # the verdict on a like event that calls this one expected
     Column("hidden_by", BigInteger),  # the rule that hides it
     Column("arrived_at", BigInteger),  # counts up by the order of arrival; null in stores older than this column
+    Column("place_key", BigInteger),  # a hash of what it is called, where live scores are compared by it
+    Column("new_place", Boolean),  # whether its agent was never there before
     Index("events_by_agent", "agent", "started_at"),
     Index("events_by_score", "score", "p_value", "echo"),  # everything that the slider reads
     Index("events_by_incident", "agent", "incident"),
@@ -89,6 +91,11 @@ alerts_by_score = Index(
 hidden_events = Index(
     "hidden_events", events.c.hidden_by,
     sqlite_where=events.c.hidden_by.is_not(None), postgresql_where=events.c.hidden_by.is_not(None),
+)  # fmt: skip
+#: Who else was there: events at a known place.
+events_by_place = Index(
+    "events_by_place", events.c.place_key, events.c.started_at,
+    sqlite_where=events.c.place_key.is_not(None), postgresql_where=events.c.place_key.is_not(None),
 )  # fmt: skip
 details = Table(
     "details", metadata,
@@ -148,6 +155,17 @@ absences = Table(
     Column("category", String(256)),
     Column("p_value", Float, nullable=False),
     Column("reason", Text, nullable=False),
+)  # fmt: skip
+groups = Table(
+    "groups", metadata,  # several people at one time at a place that is new to them, found as events come
+    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("place", BigInteger, nullable=False, index=True),
+    Column("began_at", BigInteger, nullable=False),  # the start of its first event
+    Column("finished_at", BigInteger, nullable=False),
+    Column("p_value", Float, nullable=False),
+    Column("found_at", BigInteger, nullable=False),
+    Column("content", Text, nullable=False),  # JSON: a row as in `groups.parquet`, times in microseconds
+    sqlite_autoincrement=True,  # a number is never used twice, also after a deletion
 )  # fmt: skip
 journal = Table(
     "journal", metadata,
@@ -246,8 +264,9 @@ notices = Table(
     "notices", metadata,
     Column("id", Counter, primary_key=True, autoincrement=True),
     Column("channel", String(128), nullable=False),
-    Column("key", BigInteger, index=True),  # the alert; null: the digest of a day
+    Column("key", BigInteger, index=True),  # the alert; null: the digest of a day, or a group
     Column("agent", String(256), index=True),
+    Column("group_id", BigInteger),  # the group of people; null: an alert or a digest
     Column("made_at", BigInteger, nullable=False),
     Column("due_at", BigInteger, nullable=False),
     Column("tries", Integer, nullable=False),

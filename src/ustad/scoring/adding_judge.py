@@ -47,6 +47,7 @@ SMALLEST = 300.0
 TENSORS, FACTS = "habits.safetensors", "habits.json"
 #: The array of pairs of people there.
 TOGETHER = "together"
+CROWD_PLACES = "together.crowd_places"
 T = TypeVar("T")
 History = TypeVar("History", bound=HistorySource)
 
@@ -293,7 +294,8 @@ class AddingJudge(Generic[History]):
         tensors = {**self.looks.to_tensors(), **self.agents.to_tensors()}
         for name, distribution in self.beside.items():
             tensors |= distribution.to_tensors(f"final.{name}")
-        tensors |= {TOGETHER: self.together.p_value} if self.together is not None else {}
+        if self.together is not None:
+            tensors |= {TOGETHER: self.together.p_value, CROWD_PLACES: self.together.crowd_places}
         facts = {**self.looks.facts(), "incidents": self.counts}
         for source in self.sources:
             arrays, own = source.save(place)
@@ -310,8 +312,15 @@ class AddingJudge(Generic[History]):
         looks = Looks.from_tensors(tensors, facts, weights)
         names = [name for source in sources for name in source.beside if f"final.{name}.values" in tensors]
         beside = {name: Distribution.from_tensors(tensors, f"final.{name}") for name in names}
-        together = PairTails(tensors[TOGETHER]) if TOGETHER in tensors else None
+        together = read_pair_tails(tensors)
         return cls(history, others, looks, AgentReference.from_tensors(tensors), counts, beside, together)
+
+
+def read_pair_tails(tensors: Mapping[str, np.ndarray]) -> PairTails | None:
+    """What a model knows of pairs of people; an older one knows no places."""
+    if TOGETHER not in tensors:
+        return None
+    return PairTails(tensors[TOGETHER], tensors.get(CROWD_PLACES, np.zeros(0, np.uint64)))
 
 
 def read_judge(place: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

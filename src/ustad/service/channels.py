@@ -25,11 +25,12 @@ from ustad.config import ConfigError
 
 TIMEOUT_S = 10.0
 KINDS = ("webhook", "alertmanager", "mail")
+LABELS = ("event_id", "agent_id", "incident_id", "group_id")  # of an alert in Alertmanager
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One alert, or (without an event) the digest of a day: lines of text, and what a program would read."""
+    """One alert, one group of people, or the digest of a day: lines of text, and what a program would read."""
 
     id: str  # the same for every attempt
     title: str
@@ -62,7 +63,7 @@ class Alertmanager:
     digest: int | None = None
 
     def send(self, notice: Notice, moment: int) -> None:
-        names = {n: str(v) for n, v in notice.content.items() if n in ("event_id", "agent_id", "incident_id") and v}
+        names = {n: str(v) for n, v in notice.content.items() if n in LABELS and v}
         alert = {
             "labels": {"alertname": "ustad", "notice": notice.id, **names}, "annotations": {"summary": notice.title},
             "generatorURL": notice.content["url"],

@@ -61,6 +61,7 @@ class ModelScorer:
         self._backend = make_backend(
             detector, self.p_value, settings.max_live_agents, model=settings.model, workers=settings.workers
         )
+        self.together = getattr(detector.judge, "together", None)  # how rare pairs of people are
         self.weights = LiveWeights.read(settings.weights, self.p_value)
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)

@@ -85,7 +85,8 @@ class PeopleTogether(BaseModel):
 class RunFacts(BaseModel):
     """A finished run as a whole; empty where the service shows none. `scatter` and `calibration` are drawn as they
     are: uncertainty against surprise, and the share of events at or below each p-value. `card` is the model's card in
-    blocks of text. `drift` is of live scores where a model scores."""
+    blocks of text. `drift` is of live scores where a model scores. `together` has those of the run and, where a model
+    scores, those of the latest four weeks."""
 
     rule: str
     notes: list[str]

@@ -27,6 +27,7 @@ from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.devices import Sender, device_row, note_devices
 from ustad.service.errors import InvalidError, ServiceError, UnavailableError, refuse_unknown, where
 from ustad.service.live_drift import LiveDrift
+from ustad.service.live_groups import LiveGroups
 from ustad.service.live_incidents import known_incidents
 from ustad.service.stay_journal import Extraction
 from ustad.tables import DataError
@@ -145,6 +146,8 @@ class Pipeline:
         self.layout = Layout.of(scorer.schema)
         self.arrivals = Arrivals(store)
         self.drift = LiveDrift(store, scorer.fingerprint)
+        tails = getattr(scorer, "together", None)
+        self.groups = LiveGroups(store, self.layout, tails) if tails is not None else None
 
     def run(self, jobs: Sequence[Job]) -> list[int]:
         """Set the outcome of every job; returns the keys of new alerts. A bad job does not spoil the others."""
@@ -282,6 +285,8 @@ class Pipeline:
             self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
         scores = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
+        if self.groups is not None:
+            self.groups.mark(rows, scores.rows)
         return rows, details, replace(scores, finals=_merge_finals(rows, scores.finals))
 
     def _write(self, rows: list[Row], details: dict[int, str], scores: ScoreBatch, findings: _Findings) -> list[int]:
@@ -291,6 +296,8 @@ class Pipeline:
             likeness.mark(connection, rows)
             alerts = finalise(connection, scores.finals)
             add_events(connection, rows, details)
+            if self.groups is not None:
+                self.groups.record(connection, rows)
             keep_states(connection, scores.states, self.scorer.fingerprint)
             keep_changes(connection, scores.changes)
             if scores.absences:
@@ -350,11 +357,16 @@ class Pipeline:
         """Hold nothing of these agents in memory."""
         self.scorer.forget(agents)
         self.arrivals.forget(agents)
+        if self.groups is not None:
+            self.groups.go_back()
 
     # ---------------------------------------------------------------------------------------- going away
     def delete_agent(self, agent: str, by: str) -> int:
         """Delete an agent everywhere; returns how many events there were."""
+        places = self.groups.places_of(agent) if self.groups is not None else {}
         count = self.store.delete_agent(agent, by)
+        if self.groups is not None:
+            self.groups.renew(places)
         self.scorer.erase([agent])
         self.arrivals.forget([agent])
         if self.extraction is not None:

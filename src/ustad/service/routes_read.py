@@ -20,13 +20,14 @@ from ustad import __version__
 from ustad.clock import EPOCH, iso_date, microseconds
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
-from ustad.page.facts import NO_FACTS, describe_rate
+from ustad.page.facts import MOST_GROUPS, NO_FACTS, describe_rate
 from ustad.page.queries import Filter
 from ustad.page.store import DISK_FULL
 from ustad.service import errors, examples
 from ustad.service import messages_page as page
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import READERS, Caller, key_in, needs
+from ustad.service.live_groups import latest_groups
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
 from ustad.service.openapi import ERRORS, failure, text_answer
 from ustad.triage.unusual_days import describe_day
@@ -145,6 +146,10 @@ def run_facts(request: Request, caller: Read) -> dict[str, Any]:
     over live scores."""
     service = request.app.state.service
     facts, model = _facts(service), service.settings.model
+    if service.pipeline is not None and service.pipeline.groups is not None:
+        with service.store.reading() as connection:
+            groups = [*facts.get("together", []), *latest_groups(connection)]
+        facts = {**facts, "together": sorted(groups, key=lambda group: group["p_value"])[:MOST_GROUPS]}
     if not facts["card"] and model is not None and (model / "card.md").is_file():
         return {**facts, "card": card_blocks((model / "card.md").read_text(encoding="utf-8"))}
     return facts

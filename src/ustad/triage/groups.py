@@ -7,7 +7,7 @@ visits that everybody makes, and only both together stand out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,9 @@ from ustad.events.together import FEW, PairTails, SharedVisits, first_ways, list
 from ustad.events.visits import kind_feature, place_feature
 from ustad.events.words import clock_words, date_words
 from ustad.schema import EventSchema
-from ustad.scores import read_answers
+from ustad.scores import read_answer, read_answers
 from ustad.tables import TIMESTAMP, agent_codes
-from ustad.ties import raised
 
-#: A pair that is no rarer than one in a thousand makes no group.
-P_VALUE = 1e-3
 #: The column that says whether a place is new to the entity.
 NEW = "new_place"
 _COLUMNS = {
@@ -74,7 +71,7 @@ class GroupFinder:
         """The visits that may be part of a group, in few columns: beside one that is somewhere new it would be rare."""
         schema, kind = self.schema, kind_feature(part, self.schema)
         is_new = part[NEW].to_numpy(zero_copy_only=False).astype(bool)
-        may_be = np.any(self.tails.p_value <= _most(), axis=1).take(1 + is_new)
+        may_be = np.any(self.tails.is_rare, axis=1).take(1 + is_new)
         rows = np.flatnonzero((place != 0) & may_be)
         chosen = part.take(pa.array(rows))
         clock = local_time(chosen[schema.time], zone_of(chosen, schema))
@@ -98,30 +95,40 @@ class GroupFinder:
 
     def table(self) -> pa.Table:
         """The groups of all parts that were looked at."""
+        return as_table(self.groups())
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The same as rows, times in µs, with `least`: the score of the less unusual event of the rarest pair."""
         rows = pa.concat_tables(self._visits, promote_options="permissive") if self._visits else None
         if rows is None or not rows.num_rows:
-            return _as_table([])
+            return []
         place = rows["place"].to_numpy()
         places, people = np.unique(np.concatenate(self._known), return_counts=True)
         here = people[np.searchsorted(places, place)]
         rows = rows.append_column("people", pa.array(here))
         start, end = (rows[name].to_numpy() for name in ("start", "end"))
         visits = sort_visits(place, agent_codes(rows["agent"])[0], start, end, is_chosen=here <= FEW)
-        groups = [_describe(rows, visits, pairs, p_value) for pairs, p_value in self._join(rows, visits)]
-        return _as_table(sorted(groups, key=_rank))
+        return [_describe(rows, visits, pairs, p_value) for pairs, p_value in self._join(rows, visits)]
 
     def _join(self, rows: pa.Table, visits: SharedVisits) -> Iterator[tuple[Pairs, float]]:
         """Of each group its pairs (positions of both visits), and the p-value of the rarest."""
         one, other = first_ways(visits)
         is_new, people = (rows[name].to_numpy(zero_copy_only=False)[visits.row] for name in ("new", "people"))
-        p_value = self.tails.p_value[is_new[one].astype(np.int64) + is_new[other], people[one]]
-        chosen = np.flatnonzero(p_value <= _most())
+        like = is_new[one].astype(np.int64) + is_new[other], people[one]
+        p_value, chosen = self.tails.p_value[like], np.flatnonzero(self.tails.is_rare[like])
         one, other, p_value = one[chosen], other[chosen], p_value[chosen]
         edges = coo_array((np.ones(len(one)), (one, other)), shape=(len(visits.row), len(visits.row)))
         number = connected_components(edges, directed=False)[1][one]
         for group in np.unique(number):
             pairs = np.flatnonzero(number == group)
             yield (one[pairs], other[pairs]), float(p_value[pairs].min())
+
+
+def is_new_place(evidence: Sequence[Mapping[str, Any]], has_places: bool) -> bool:
+    """The same of one event as `mark_new_places` says of many."""
+    if read_answer(evidence, "recurrence", "expected") != 0:
+        return False
+    return not has_places or read_answer(evidence, "distance", "observed") is not None
 
 
 def mark_new_places(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
@@ -133,11 +140,6 @@ def mark_new_places(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
     if place_feature(event_scores, schema) is not None:  # who has no own places is at no distance from them
         is_new &= np.isfinite(read_answers(event_scores["evidence"], "distance", "observed"))
     return event_scores.drop_columns(["evidence"]).append_column(NEW, pa.array(is_new))
-
-
-def _most() -> float:
-    """The highest p-value of a pair in a group."""
-    return float(raised(P_VALUE, floor=0.0))
 
 
 def _rank(group: dict[str, Any]) -> tuple[Any, ...]:
@@ -180,6 +182,7 @@ def _words(group: dict[str, Any], second: dict[str, Any]) -> str:
     )
 
 
-def _as_table(groups: list[dict[str, Any]]) -> pa.Table:
-    lines = [{"group_id": f"group-{n + 1}", **group} for n, group in enumerate(groups)]
+def as_table(groups: Iterable[dict[str, Any]]) -> pa.Table:
+    """A table of groups in the order of their rank, which is their id."""
+    lines = [{"group_id": f"group-{n}", **group} for n, group in enumerate(sorted(groups, key=_rank), 1)]
     return pa.table({name: pa.array([line[name] for line in lines], kind) for name, kind in _COLUMNS.items()})
