@@ -215,9 +215,10 @@ def test_presence_is_that_of_half_hours_counted_on_the_calendar(visits, asked, f
 
 
 # --------------------------------------------------------------------------------------------------- elsewhere
-def naive_elsewhere(places, since, last, asked, at, hidden, days_off=()):
+def naive_elsewhere(places, since, last, asked, at, hidden, days_off=(), near=()):
     """`places`: visits (day, minute, minutes there) by own place; `since`: the first day of each place, then of the
-    history; `at`: the own place asked for, -1 a new one; `days_off` count as Sundays."""
+    history; `at`: the own place asked for, -1 a new one; `days_off` count as Sundays; own places `near` are
+    as good as that one."""
 
     def kind_of(day):
         return 6 if day in days_off else weekday_of(day)
@@ -236,7 +237,8 @@ def naive_elsewhere(places, since, last, asked, at, hidden, days_off=()):
     for moment in half_hours(*asked):
         then = (kind_of(moment // 48), moment % 48)
         chances = [chance(visits, known, *then) for visits, known in zip([*places, once], since, strict=True)]
-        surer.append(math.log(max(*chances[:-1], chances[at]) / chances[at]))
+        here = max(chances[at], *(chances[place] for place in near), 0.0)
+        surer.append(math.log(max(*chances[:-1], here) / here))
     for _ in range(min(len(surer), math.ceil(hidden / 30))):
         surer[surer.index(max(surer))] = 0.0
     return max(sum(surer[first : first + 48]) for first in range(len(surer))) / 8
@@ -247,12 +249,13 @@ def naive_elsewhere(places, since, last, asked, at, hidden, days_off=()):
     places=st.lists(st.lists(a_visit, min_size=1, max_size=4), min_size=1, max_size=4), asked=a_visit,
     at=st.integers(-1, 3), first=st.integers(-9000, 20_000), hidden=st.sampled_from([0.0, 20.0, 95.0, 5000.0]),
     known=st.lists(st.integers(0, 20), min_size=4, max_size=4), start=st.integers(0, 9),
-    days_off=st.sets(st.integers(-3, 26), max_size=4),
+    days_off=st.sets(st.integers(-3, 26), max_size=4), x=st.integers(0, 3), reach=st.sampled_from([0.0, 0.5, 1.5]),
 )  # fmt: skip
 def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hour(
-    places, asked, at, first, hidden, known, start, days_off
+    places, asked, at, first, hidden, known, start, days_off, x, reach
 ):
-    """Of the second of two entities; the first has one place, with a visit of unknown length."""
+    """Of the second of two entities, whose places are a kilometre apart; the first has one place, with a visit of
+    unknown length."""
     places = [[(first + day, minute, length) for day, minute, length in visits] for visits in places]
     asked, at = (first + 21 + asked[0], *asked[1:]), min(at, len(places) - 1)
     visits = [(first, 600, 60), (first, 0, np.nan), *(visit for own in places for visit in own)]
@@ -264,16 +267,20 @@ def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hou
     got = expected_elsewhere(
         first + 20, np.array([1, 0, -1]), np.array([at + 1 if at >= 0 else -1, 0, -1]), np.array([asked[1], 570.0, 0]),
         np.array([asked[2], 120.0, 60.0]), kinds,
-        np.array([hidden, 0.0, 0.0]), np.array([0, 1, 1 + len(places)]), number, since, begun,
+        np.array([hidden, 0.0, 0.0]), np.array([x, 0.0, 0.0]), np.zeros(3), np.array([reach, 0.0, 0.0]),
+        np.array([0, 1, 1 + len(places)]), np.array([0.0, *range(len(places))]), np.zeros(1 + len(places)),
+        number, since, begun,
         np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float), day, off,
     )  # fmt: skip
     since = [*(max(first + day, first + start) for day in known[: len(places)]), first + start]
-    assert got[0] == pytest.approx(naive_elsewhere(places, since, first + 20, asked, at, hidden, set(off)))
+    near = [place for place in range(len(places)) if reach and abs(place - x) <= reach]
+    assert got[0] == pytest.approx(naive_elsewhere(places, since, first + 20, asked, at, hidden, set(off), near))
     assert got[1] == 0.0, "nowhere is likelier than at the only place one has"
     assert np.isnan(got[2]), "of a stranger history says nothing"
 
 
 NO_DAYS = np.zeros(0, np.int64)
+NOWHERE = (np.zeros(1), np.zeros(1), np.zeros(1))  # a visit's position, and no reach around it
 
 
 def following(weekdays):
@@ -286,8 +293,9 @@ def test_more_days_of_the_same_life_do_not_make_another_place_surer():
     said = []
     for days in (21, 364):
         day = np.arange(4, 4 + days)
-        asked = (np.array([0]), np.array([-1]), np.array([720.0]), np.array([240.0]), following([2]), np.zeros(1))
-        places = (np.array([0, 1]), np.array([days]), np.array([4]), np.array([4]))
+        times = (np.array([720.0]), np.array([240.0]), following([2]), np.zeros(1))
+        asked = (np.array([0]), np.array([-1]), *times, *NOWHERE)
+        places = (np.array([0, 1]), *NOWHERE[:2], np.array([days]), np.array([4]), np.array([4]))
         visits = (np.array([0, days]), np.zeros(days), np.full(days, 1439.0), day, NO_DAYS)
         said.append(expected_elsewhere(3 + days, *asked, *places, *visits)[0])
     assert said[0] == pytest.approx(said[1])
@@ -335,11 +343,12 @@ def test_a_second_day_of_the_same_adds_nothing_to_being_elsewhere():
     """At work on every weekday, now at home from Sunday evening on: two days of that are as odd as one."""
     days = [day for day in range(4, 32) if weekday_of(day) < 5]
     minute, length = np.repeat([540.0, 1080.0], len(days)), np.repeat([540.0, 900.0], len(days))
-    places = (np.array([0, 2]), np.array([len(days)] * 2), np.array([4, 4]), np.array([4, 4]))
+    places = (np.array([0, 2]), np.zeros(2), np.zeros(2), np.array([len(days)] * 2), np.array([4, 4]), np.array([4, 4]))
     visits = (np.array([0, len(days), 2 * len(days)]), minute, length, np.array(days * 2), NO_DAYS)
     surprise = []
     for hours in (12.0, 24.0, 48.0):
-        asked = (np.array([0]), np.array([1]), np.array([1080.0]), np.array([60 * hours]), following([6]), np.zeros(1))
+        times = (np.array([1080.0]), np.array([60 * hours]), following([6]), np.zeros(1))
+        asked = (np.array([0]), np.array([1]), *times, *NOWHERE)
         surprise.append(expected_elsewhere(31, *asked, *places, *visits)[0])
     assert surprise[0] < 0.1
     assert surprise[1] > 3

@@ -159,6 +159,22 @@ def test_silence_in_a_stay_may_hide_what_is_odd_about_it_unless_it_is_usual(worl
         np.testing.assert_array_equal(usual[name], whole[name])
 
 
+def test_a_silent_phone_near_home_may_have_been_at_home_and_farther_away_not(world):
+    """Nights at a new place, some hundred metres or some kilometres from where history has them."""
+    habits, *_, visits = world
+    night = np.flatnonzero((visits.minute > 900) & (visits.duration > 300))
+    assert len(night)
+    found = {}
+    for metres in (600.0, 1500.0):
+        for silent in (0.0, 300.0):
+            away = visits.take(night)
+            away = replace(away, key=away.key + 1, x=away.x + metres / 1000, silent=np.full(len(night), silent))
+            always = replace(habits, visit_silent=habits.visit_duration.astype(np.float32))  # so that it hides nothing
+            found[metres, silent] = terms_of((always, *world[1:]), away)["elsewhere"]
+    assert (found[600.0, 300.0] < found[600.0, 0.0] - 1).all()
+    np.testing.assert_array_equal(found[1500.0, 300.0], found[1500.0, 0.0])
+
+
 def test_days_of_silence_hide_what_is_odd_about_a_stay_of_a_phone_that_is_silent_at_night(world):
     """A phone that says nothing while it lies still is usually silent for a whole stay, but never for two days."""
     habits, *others, visits = world

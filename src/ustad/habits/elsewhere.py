@@ -24,7 +24,12 @@ def expected_elsewhere(
     duration: np.ndarray,
     kinds: np.ndarray,
     hidden: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    reach: np.ndarray,
     place_offsets: np.ndarray,
+    place_x: np.ndarray,
+    place_y: np.ndarray,
     place_count: np.ndarray,
     place_since: np.ndarray,
     known_since: np.ndarray,
@@ -42,7 +47,8 @@ def expected_elsewhere(
     that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
     of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less
     today. The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
-    (`hidden` [N]). NaN without history or without a duration.
+    (`hidden` [N]). Own places within the `reach` [N] of a visit, km, are as good as its own: a phone that was silent
+    may have been at any of them. NaN without history or without a duration.
     """
     result = np.full(len(place), np.nan)
     latest = -1
@@ -76,7 +82,10 @@ def expected_elsewhere(
                 here = share_of_days(new, days[last - first], day, hour, MOST_DAYS)
             best = here
             for p in range(last - first):
-                best = max(best, share_of_days(there[p], days[p], day, hour, MOST_DAYS))
+                share = share_of_days(there[p], days[p], day, hour, MOST_DAYS)
+                best = max(best, share)
+                if reach[i] > 0 and np.hypot(place_x[first + p] - x[i], place_y[first + p] - y[i]) <= reach[i]:
+                    here = max(here, share)
             surer[slot - begin] = np.log(best / here)
         for _ in range(min(end - begin, int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))):
             surer[np.argmax(surer)] = 0.0

@@ -28,7 +28,7 @@ from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, Feature
 
 _DAYS = np.arange(4)
-_NO_MINUTES = np.zeros(1)
+_NOTHING = np.zeros(1)
 
 
 def compare_alone(
@@ -159,9 +159,10 @@ def _end(habits: Habits, population: Population, visits: Visits, place: np.ndarr
 def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray) -> float:
     kinds = (visits.day[0] + 3 + _DAYS) % 7 if not visits.days_off else visits.kinds[0]
     surprise = expected_elsewhere(
-        habits.last_day, owner, place, visits.minute, visits.duration, kinds[None], _NO_MINUTES, habits.place_offsets,
-        habits.place_count, habits.place_since, habits.known_since, habits.visit_offsets, habits.visit_minute,
-        habits.visit_duration, habits.visit_day, habits.sorted_days_off,
+        habits.last_day, owner, place, visits.minute, visits.duration, kinds[None], _NOTHING, visits.x, visits.y,
+        _NOTHING, habits.place_offsets, habits.place_x, habits.place_y, habits.place_count, habits.place_since,
+        habits.known_since, habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_day,
+        habits.sorted_days_off,
     )  # fmt: skip
     return float(surprise[0])
 

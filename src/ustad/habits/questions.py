@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from ustad.events.observed import UNOBSERVED_MINUTES
 from ustad.events.visits import Visits, are_cut, day_kinds
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits
@@ -47,6 +48,8 @@ LOOKS = {
 #: Terms that rest on the start of an event, on both of its ends, on its end alone; elsewhere is about the time seen.
 ABOUT = {"start": "start", "duration": "length", "end": "end"}
 HALF_HOUR = DAY_MINUTES / SLOTS
+#: A phone that says nothing may have been carried so far unseen, km: a silent night near home may be one at home.
+SILENT_REACH_KM = 1.0
 #: Distances below this are alike: the scale of the logarithm, km.
 NEAR_KM = 0.5
 
@@ -148,7 +151,14 @@ def _elsewhere(
     habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray, *, hidden: np.ndarray
 ) -> np.ndarray:
     """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
-    places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
+    places = (
+        habits.place_offsets,
+        habits.place_x,
+        habits.place_y,
+        habits.place_count,
+        habits.place_since,
+        habits.known_since,
+    )
     history = (
         habits.visit_offsets,
         habits.visit_minute,
@@ -156,15 +166,17 @@ def _elsewhere(
         habits.visit_day,
         habits.sorted_days_off,
     )
-    kinds = visits.kinds
 
-    def measure(rows: slice) -> np.ndarray:
-        own = (owner[rows], place[rows], visits.minute[rows], visits.duration[rows], kinds[rows], hidden[rows])
+    def ask(some: Visits, owner: np.ndarray, place: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+        reach = np.where(some.silent > UNOBSERVED_MINUTES, SILENT_REACH_KM, 0.0)
+        own = (owner, place, some.minute, some.duration, some.kinds, hidden, some.x, some.y, reach)
         return expected_elsewhere(habits.last_day, *own, *places, *history)
 
+    def measure(rows: slice) -> np.ndarray:
+        return ask(visits.take(np.arange(len(visits))[rows]), owner[rows], place[rows], hidden[rows])
+
     def spread(some: Visits, at: np.ndarray) -> np.ndarray:
-        own = (habits.owners(some), at, some.minute, some.duration, some.kinds, np.zeros(len(at)))
-        return expected_elsewhere(habits.last_day, *own, *places, *history)[:, None]
+        return ask(some, habits.owners(some), at, np.zeros(len(at)))[:, None]
 
     brief, values = visits.duration < HALF_HOUR, in_parts(measure, len(visits))[:, None]
     return least_over_intervals(values, visits, place, np.zeros(len(visits)), measure=spread, among=brief)[:, 0]
