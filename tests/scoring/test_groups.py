@@ -173,7 +173,7 @@ def test_a_model_keeps_what_pairs_of_its_week_are_like_and_older_ones_tell_no_gr
     for model, together in ((judge, True), (replace(judge, together=None), False)):
         model.save(tmp_path)
         assert (read_together(tmp_path) is not None) == together
-        loaded = AddingJudge.load(judge.history, (), read_judge(tmp_path))
+        loaded = AddingJudge.load(judge.history, (), *read_judge(tmp_path))
         assert (loaded.together is not None) == together
     assert note_groups(tmp_path, SCHEMA, tmp_path) == {}
     assert read_together(tmp_path / "nowhere") is None

@@ -19,6 +19,7 @@ from ustad.mobility.readers import open_data
 from ustad.schema import mobility_schema
 from ustad.scores import Scores, join_details, read_answers
 from ustad.scoring import scored_parts
+from ustad.scoring.adding_judge import AddingJudge
 from ustad.scoring.evidence import evidence_column, withhold_expected
 from ustad.scoring.score_table import MEASURED_COLUMN, add_measurements, read_measurements
 from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, check_types
@@ -90,7 +91,7 @@ def test_live_rows_have_the_columns_of_the_contract_and_of_details(detector: Det
     """An incident is joined by the service, which knows the entity's other events."""
     events = few.between(*_test_days(detector, few))
     whole = detector.score(few, details=True)
-    if hasattr(detector.judge, "sources"):
+    if isinstance(detector.judge, AddingJudge):
         live = HabitLive(detector.judge, since=detector.judge.known_until + 1)
     else:
         live = LiveScorer(detector.paper())

@@ -83,11 +83,11 @@ class ModelScorer:
 
     def warm_up(self) -> None:
         """Score made-up events once, both ways and in every process, so that the first real one does not wait for what
-        loads late. They come on days after training, so that a change of day and a history that moves on are loaded
+        loads late. They come on days after all that were learnt from, so that a change of day and a history that moves on are loaded
         too. One process goes first: what has to be compiled on first use is compiled once, not by all of them side by
         side."""
         nobody = self._backend.strangers
-        begin = round((self.trained_until() or 0.0) * 1e6) + MICROSECONDS_PER_DAY
+        begin = round((self._end_of("learned_until") or 0.0) * 1e6) + MICROSECONDS_PER_DAY
         for names in (nobody[:1], nobody[1:]) if len(nobody) > 1 else (nobody,):
             for n in (1, WARMING_DAYS):
                 times = [begin + i * MICROSECONDS_PER_DAY for i in range(n)]
@@ -113,7 +113,11 @@ class ModelScorer:
 
     def trained_until(self) -> float | None:
         """The end of the last day of training, in seconds since 1970; none where the model does not say."""
-        day = self._detector.facts.get("last_day")
+        return self._end_of("last_day")
+
+    def _end_of(self, fact: str) -> float | None:
+        """The end of a day that the model names, in seconds since 1970."""
+        day = self._detector.facts.get(fact)
         return datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp() + 86_400 if day else None
 
     @property
