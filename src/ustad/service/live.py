@@ -83,9 +83,9 @@ class ModelScorer:
 
     def warm_up(self) -> None:
         """Score made-up events once, both ways and in every process, so that the first real one does not wait for what
-        loads late. They come on days after all that were learnt from, so that a change of day and a history that moves on are loaded
-        too. One process goes first: what has to be compiled on first use is compiled once, not by all of them side by
-        side."""
+        loads late. They come after all days that were learnt from, so that a change of day and a history that moves on
+        are loaded too. One process goes first: what is compiled on first use is compiled once, not by all of them side
+        by side."""
         nobody = self._backend.strangers
         begin = round((self._end_of("learned_until") or 0.0) * 1e6) + MICROSECONDS_PER_DAY
         for names in (nobody[:1], nobody[1:]) if len(nobody) > 1 else (nobody,):
