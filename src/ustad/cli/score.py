@@ -92,7 +92,7 @@ def score(
         bool,
         typer.Option(
             "--group-days/--no-group-days",
-            help="Report a day that is unusual for everybody as one note, not as alerts.",
+            help="Report a day that is unusual for everybody as one note, not as alerts; tell groups and company.",
         ),
     ] = True,
     schema: SchemaOption = None,
