@@ -17,7 +17,7 @@ TRAIN_DAYS, TEST_DAYS = 21, 28
 VERB_FILES = tuple(
     f"whole_verbs_{name}"
     for name in (
-        "cpu", "cpu_pinned", "cuda", "cuda_5000_20days", "cuda_100000_20days", "cuda_200000_10days", "cuda_5000",
+        "cpu", "cpu_best", "cuda", "cuda_5000_20days", "cuda_100000_20days", "cuda_200000_10days", "cuda_5000",
         "cuda_20000", "cuda_paper_20000",
     )
 )  # fmt: skip
