@@ -15,6 +15,7 @@ from ustad.dataset import event_days
 from ustad.events.visits import Frame, read_visits
 from ustad.habits import kernels as kernels
 from ustad.habits.history import Habits, own_keys
+from ustad.habits.one_comparison import compare_alone
 from ustad.habits.population import LONGEST, Population
 from ustad.habits.questions import compare
 from ustad.habits.recurrence import Recurrence
@@ -240,6 +241,22 @@ def test_a_stay_that_midnight_cuts_is_not_odd_for_being_short():
     assert (least <= given + 1e-3).all()
     home = visits.minute > 1000  # nights at home, which usually last until the morning
     assert (given[home] - least[home] > 1.0).mean() > 0.9
+
+
+def test_one_event_that_midnight_cuts_is_compared_as_among_many():
+    table = make_routine(seed=10, agents=1, days=20)
+    frame = Frame.fit(table, SCHEMA)
+    visits = visits_of(table, frame)
+    habits, population, recurrence = Habits.fit(visits), Population.fit(visits, len(frame.categories) + 1), Recurrence()
+    cut = replace(visits, duration=1440.0 - visits.minute)
+    many = compare(habits, population, recurrence, cut, period=(0, 0))
+    for i in range(0, len(cut), 5):
+        known = (int(many.place[i]), int(many.key[i]))
+        one = compare_alone(
+            habits, population, recurrence, cut.take(np.array([i])), since=0, count=1, place_and_key=known, earlier=None
+        )
+        for name in ("start", "duration", "end"):
+            assert one.terms[name][0] == pytest.approx(many.terms[name][i], nan_ok=True), name
 
 
 def _naive_times(i, habits, visits, starts, density, place):
