@@ -71,7 +71,7 @@ class MaskedPredictor(EncodedNetwork):
 
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
     settings_class: ClassVar[type] = DeepSettings
-    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector",)  # kinds of features that the baseline cannot take
+    kinds_left_out: ClassVar[tuple[str, ...]] = ()  # kinds of features that the baseline cannot take
     network: SequenceNetwork
 
     # ---------------------------------------------------------------------------------------- learning
@@ -128,7 +128,8 @@ class MaskedPredictor(EncodedNetwork):
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """What each event's features were expected to be when it was masked, beside what they were.
 
-        Columns: the identifying ones and, for each term, `expected_TERM` and `observed_TERM` in its own unit.
+        Columns: the identifying ones and, for each term, `expected_TERM` and `observed_TERM` in its own unit; of a
+        vector only what was expected.
         """
         if reject:
             raise ConfigError(f"{self.name} has no uncertainty to reject by")
@@ -251,5 +252,5 @@ def in_rows(values: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 
 def _join(parts: list[TermResult]) -> TermSamples:
-    names = ("expected", "error", "loss", "au", "eu")
+    names = ["expected", "error", "loss", "au", "eu", *(["vector"] if parts[0].vector is not None else [])]
     return TermSamples(**{name: torch.cat([getattr(p, name) for p in parts]).cpu().numpy() for name in names})

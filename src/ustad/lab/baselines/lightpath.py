@@ -92,7 +92,7 @@ class LightPath(MaskedPredictor):
 
     name: ClassVar[str] = "lightpath"
     settings_class: ClassVar[type] = LightPathSettings
-    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector", "categorical")
+    kinds_left_out: ClassVar[tuple[str, ...]] = ("categorical",)
     network: SparseEncoder
 
     def targets_an_epoch(self) -> float:

@@ -11,10 +11,12 @@ Where we had to decide:
 - One altered event for each real one.
 - Layer normalisation between the layers, without which eight of them do not train.
 - The search space (widths of the embeddings and of the layers), because the paper names none.
+- A vector, such as the way to a stay, is taken whole from the other event or not at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 from ustad.config import setting
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Features
-from ustad.lab.baselines.base import search_field, without
+from ustad.lab.baselines.base import search_field
 from ustad.lab.baselines.deep import EncodedNetwork
 from ustad.lab.baselines.fitting import Budget
 from ustad.lab.baselines.protocol import Abilities
@@ -70,14 +72,14 @@ class NovOnline(EncodedNetwork):
     network: RealEventNetwork
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
-        self.encoder = Encoder.fit(train, without(self.schema, "vector"))
+        self.encoder = Encoder.fit(train, self.schema)
         parts = [EventTensors(self.encoder.encode(t), self.device).features for t in (train, validation)]
         self.network = self._build()
-        groups = feature_groups(self.encoder)
+        groups, sizes = feature_groups(self.encoder), vector_sizes(self.encoder)
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             real = self.network(parts[part][index])
-            fake = self.network(alter(parts[part][index], parts[0], groups, noise))
+            fake = self.network(alter(parts[part][index], parts[0], groups, noise, sizes=sizes))
             return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
 
         lengths = (np.ones(train.num_rows, np.int64), np.ones(validation.num_rows, np.int64))
@@ -104,8 +106,16 @@ def feature_groups(encoder: Encoder) -> list[int]:
     return [owner[f.name] for f in encoder.fields]
 
 
-def alter(features: Features, pool: Features, groups: list[int], noise: torch.Generator | None) -> Features:
-    """Events [B] in which some features come from random events of `pool`, at least one feature each."""
+def vector_sizes(encoder: Encoder) -> list[int]:
+    """How many numbers each vector field has."""
+    return [f.size for f in encoder.fields if f.kind == "vector"]
+
+
+def alter(
+    features: Features, pool: Features, groups: list[int], noise: torch.Generator | None, *, sizes: Sequence[int] = ()
+) -> Features:
+    """Events [B] in which some features come from random events of `pool`, at least one feature each; vectors have
+    `sizes`."""
     B, device = len(features.missing), features.missing.device
     n_groups = max(groups) + 1
     chance = torch.rand(B, n_groups, generator=noise, device=device)
@@ -113,10 +123,11 @@ def alter(features: Features, pool: Features, groups: list[int], noise: torch.Ge
     fields = torch.stack([is_changed[:, group] for group in groups], dim=1)  # [B, F]; a list as index waits for the GPU
     donor = torch.randint(len(pool.missing), (B,), generator=noise, device=device)
     other = pool[donor]
-    n = features.numbers.shape[1]
+    n, m = features.numbers.shape[1], len(groups) - len(sizes)
+    of_vectors = [fields[:, m + i, None].expand(-1, size) for i, size in enumerate(sizes)]
     return Features(
         torch.where(fields[:, :n], other.numbers, features.numbers),
-        torch.where(fields[:, n:], other.categories, features.categories),
-        features.vectors,
+        torch.where(fields[:, n:m], other.categories, features.categories),
+        torch.where(torch.cat(of_vectors, dim=1), other.vectors, features.vectors) if sizes else features.vectors,
         torch.where(fields, other.missing, features.missing),
     )

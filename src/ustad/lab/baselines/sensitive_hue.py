@@ -11,6 +11,7 @@ Where we had to decide:
   is the strictest form of the published removal and keeps a network from copying.
 - The loss is the plain Gaussian likelihood instead of the weighted one.
 - Median and range come from the validation period, so that a score does not depend on what it is scored with.
+- A vector, such as the way to a stay, is one channel: the mean of S over its numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config,
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.windowed import window_items
 from ustad.network.blocks import HIDDEN
-from ustad.network.losses import gaussian_nll, masked_loss
+from ustad.network.losses import field_losses, masked_loss
 from ustad.schema import Field
 
 
@@ -91,7 +92,7 @@ class SensitiveHue(MaskedPredictor):
 
     name: ClassVar[str] = "sensitive-hue"
     settings_class: ClassVar[type] = SensitiveHueSettings
-    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector", "categorical")
+    kinds_left_out: ClassVar[tuple[str, ...]] = ("categorical",)
     centre: np.ndarray  # [channels] median of each channel's score in validation
     spread: np.ndarray  # [channels] interquartile range
 
@@ -119,12 +120,14 @@ class SensitiveHue(MaskedPredictor):
 
     def channels(self, events: pa.Table, context: pa.Table | None) -> tuple[np.ndarray, np.ndarray]:
         """S(t, s) of every question and channel, NaN where missing [Q, channels], and the rows asked about."""
-        questions = ask(self.encoder, events, context, loop_config(self.settings, self.seed).window)
-        parts = []
+        config = loop_config(self.settings, self.seed)
+        questions = ask(self.encoder, events, context, config.window)
+        fields, parts = self.network.fields, []
         for predictions, truth, _ in masked_predictions(
             self.network, EventTensors(questions.arrays, self.device), questions.queries
         ):
-            score = gaussian_nll(predictions.mean.double(), predictions.log_variance.double(), truth.numbers.double())
+            # Without categories nothing is drawn.
+            score = field_losses(predictions.map(Tensor.double), truth, fields, config.training)
             parts.append(score.masked_fill(truth.missing, torch.nan))
         return torch.cat(parts).cpu().numpy(), questions.row
 

@@ -17,7 +17,9 @@ from scipy.stats import pearsonr, spearmanr
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.encoder import UNKNOWN
-from ustad.lab.baselines.protocol import agents_by_worst, event_table
+from ustad.lab.baselines.ablations import Ustad
+from ustad.lab.baselines.prediction_errors import prediction_errors
+from ustad.lab.baselines.protocol import agents_by_worst, event_table, find
 from ustad.lab.evaluation.ablated_scores import ABLATIONS, Ablation, combine
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate, incident_scores
@@ -27,6 +29,7 @@ from ustad.lab.evaluation.fitted_models import (
     FittedModels,
     Measurement,
     Window,
+    class_name,
     detector_of,
     look_back_only,
     measure_events,
@@ -51,31 +54,18 @@ SHARES = np.linspace(0.05, 1.0, 20)
 # --------------------------------------------------------------------------------------------- prediction
 def prediction(models: FittedModels, method: str, **_: Any) -> Options:
     """MAE, MAPE and accuracy per term; with uncertainty also without the most uncertain five per cent."""
-    model: Any = models.fit_model(method)
-    if hasattr(model, "detector"):
+    model = models.fit_model(method)
+    if isinstance(model, Ustad):
         measurement = models.measure(method)
         total = uncertainty(measurement.parts) if model.uncertainty != "none" else None
-        encoder = model.detector.encoder
-        columns = {name: v for name, v in measurement.columns.items() if name.startswith(("expected_", "observed_"))}
+        names = [t.name for t in model.encoder.terms if f"observed_{t.name}" in measurement.columns]
+        expected, observed = (
+            {n: measurement.columns[f"{what}_{n}"] for n in names} for what in ("expected", "observed")
+        )
+        rows = prediction_metrics(model.encoder, expected, observed, total, reject=REJECTED_SHARE)
     else:
-        encoder, total = model.encoder, None
-        table = model.predict(models.test, models.before)
-        columns = {n: _values(table[n]) for n in table.column_names if n.startswith(("expected_", "observed_"))}
-    names = [t.name for t in encoder.terms if f"observed_{t.name}" in columns]
-    rows = prediction_metrics(
-        encoder,
-        {n: columns[f"expected_{n}"] for n in names},
-        {n: columns[f"observed_{n}"] for n in names},
-        total,
-        reject=REJECTED_SHARE,
-    )
+        rows = prediction_errors(model, models.period("test", method), models.period("before", method))
     return {"rows": [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]}
-
-
-def _values(column: pa.ChunkedArray) -> np.ndarray:
-    if pa.types.is_string(column.type):
-        return np.array(column.to_pylist(), object)
-    return column.to_numpy().astype(np.float64)
 
 
 # ---------------------------------------------------------------------------------------------- detection
@@ -84,16 +74,17 @@ def detection(models: FittedModels, method: str, window: Window = "day", **_: An
     if method in WHOLE_PRESETS:
         return figures(models, models.preset_scores(WHOLE_PRESETS[method]))
     tail_scores = None
-    if method.startswith("ustad") or method == "dual-tr":
+    if issubclass(find(class_name(method)), Ustad):
         measurement = models.measure(method, window)
         scores = make_scores(models, measurement.events, combine(measurement.parts, "loss_knn"))
         if window == "day":
             tail_scores = combine(measurement.parts, "loss_knn", models.reference(method))
     else:
         model: Any = models.fit_model(method)
-        scores = (look_back_only(model) if window == "past" else model).score(models.test, models.before)
-        if window == "day" and method in RANK_METHODS:
-            tail_scores = model.rate_calibrated(models.test, models.before, models.validation, models.train)
+        test, before, validation, train = (models.period(p, method) for p in ("test", "before", "validation", "train"))
+        scores = (look_back_only(model) if window == "past" else model).score(test, before)
+        if window == "day" and class_name(method) in RANK_METHODS:
+            tail_scores = model.rate_calibrated(test, before, validation, train)
     result = figures(models, scores)
     if tail_scores is not None:
         result["calibrated"] = figures(models, make_scores(models, models.test, tail_scores))

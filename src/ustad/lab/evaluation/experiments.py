@@ -31,6 +31,7 @@ from ustad.lab.evaluation.fitted_models import (
     SAME,
     TRIPS,
     USTAD,
+    WHOLE_PRESETS,
     Budget,
     FittedModels,
 )
@@ -42,11 +43,16 @@ from ustad.lab.red_team.injections import KINDS
 from ustad.simulate import PRESETS
 from ustad.simulate.phones import PHONES
 
-PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD, "ustad-minmax", "ustad-lambda")
+PREDICTORS = (
+    "mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD, "ustad-minmax", "ustad-lambda",
+    "mlp-trips", "lstm-trips", "transformer-trips", "lightpath-trips", "dual-tr-trips", TRIPS,
+)  # fmt: skip
 DETECTORS = (
     "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
     "ibat", "gm-vsae", "atrom", "ctle", "sensitive-hue", "nov-online", "transformer",
-    "ustad-none", "ustad-au", "ustad-eu", USTAD, "ustad-minmax", "ustad-lambda", TRIPS, QUICK, DEFAULT,
+    "ustad-none", "ustad-au", "ustad-eu", USTAD, "ustad-minmax", "ustad-lambda",
+    "ctle-trips", "sensitive-hue-trips", "nov-online-trips", "transformer-trips", "ustad-none-trips", TRIPS,
+    QUICK, DEFAULT,
 )  # fmt: skip
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
@@ -205,7 +211,7 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
         "budget": cell.budget.to_dict(),
         **(
             {"settings": models.settings(cell.method)}
-            if cell.budget.search and cell.method not in PRESET_METHODS
+            if cell.budget.search and cell.method not in PRESET_METHODS | WHOLE_PRESETS
             else {}
         ),
         "result": plain_json(result),

@@ -31,18 +31,29 @@ from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.sources import Source, open_source
 from ustad.network.inference.paper_network import sample_queries, scored_terms
 from ustad.network.inference.term_columns import Columns, term_columns
+from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.calibration import Parts
+from ustad.trip_features import TripFeatures
 
 FIRST_SEED = 7
 #: The paper's two names for the same network: trained once.
-SAME = {"ustad-none": "dual-tr"}
+SAME = {"ustad-none": "dual-tr", "ustad-none-trips": "dual-tr-trips"}
 USTAD = "ustad-plain"
 DEFAULT = "ustad-default"  # our best, no part of the paper
 QUICK = "ustad-quick"  # … and without a network
 TRIPS = "ustad-trips"  # the paper's, with the way to each stay
+#: Methods that are told the way to each stay too, and their names without it. Those for trajectories cannot take it: a
+#: day is a series of places to them.
+WITH_TRIPS = {
+    TRIPS: USTAD,
+    **{
+        f"{name}-trips": name
+        for name in ("mlp", "lstm", "transformer", "lightpath", "dual-tr", "ctle", "sensitive-hue", "nov-online")
+    },
+}
 #: Methods that are the detector itself under a preset.
-WHOLE_PRESETS = {DEFAULT: "best", QUICK: "quick", TRIPS: "paper"}
+WHOLE_PRESETS = {DEFAULT: "best", QUICK: "quick"}
 #: What a budget changes in a preset of the detector.
 _SETTINGS = {
     "epochs": "training.epochs",
@@ -60,6 +71,7 @@ _PAPER_SETTINGS = {
 }
 
 Window = Literal["day", "past"]
+Period = Literal["train", "validation", "test", "before"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,11 @@ class Measurement:
         return np.asarray(self.events["agent_id"].to_pylist())
 
 
+def class_name(method: str) -> str:
+    """The name under which a method's class is registered: trips are features of the data, not another class."""
+    return WITH_TRIPS.get(SAME.get(method, method), SAME.get(method, method))
+
+
 class FittedModels:
     """Data, models and measurements of one source and one seed."""
 
@@ -159,29 +176,59 @@ class FittedModels:
         return open_source(self.source, self.work / "data")
 
     @cached_property
+    def data_with_trips(self) -> Dataset:
+        """The same whose events have the ways that led to them as features. They are embedded as the paper's preset
+        does it, by what the training weeks' trips look like."""
+        config = Config.preset("paper").replace({"seed": self.seed})
+        trips = TripFeatures.fit(self.data.trips, self.train, config, self.device)
+        if trips.how == "none":
+            raise ConfigError(f"{self.source.label} has no trips, so no method can be told of them")
+        # A name of its own: the detector takes these features as they come instead of looking for trips itself.
+        schema = dataclasses.replace(mobility_schema(trips.how, config.model.trip_size), name="mobility with trips")
+        return dataclasses.replace(
+            self.data, events=trips.attach(self.data.events, self.data.trips), schema=schema, trips=None
+        )
+
+    def data_of(self, method: str) -> Dataset:
+        """The data as the method is told them."""
+        return self.data_with_trips if SAME.get(method, method) in WITH_TRIPS else self.data
+
+    def period(self, name: Period, method: str) -> pa.Table:
+        """The events of a period as the method is told them."""
+        data = self.data_of(method)
+        return getattr(self, name) if data is self.data else data.between(*self._days[name])
+
+    @cached_property
+    def _days(self) -> dict[Period, tuple[int, int]]:
+        first, validation, test, last = self._boundaries
+        return {
+            "train": (first, validation - 1),
+            "validation": (validation, test - 1),
+            "test": (test, last),
+            "before": (first, test - 1),
+        }
+
+    @cached_property
     def _boundaries(self) -> tuple[int, int, int, int]:
         split = self.data.split(SplitConfig())
         return split.train_first, split.validation_first, split.test_first, split.test_last
 
     @cached_property
     def train(self) -> pa.Table:
-        first, validation, _, _ = self._boundaries
-        return self.data.between(first, validation - 1)
+        return self.data.between(*self._days["train"])
 
     @cached_property
     def validation(self) -> pa.Table:
-        _, validation, test, _ = self._boundaries
-        return self.data.between(validation, test - 1)
+        return self.data.between(*self._days["validation"])
 
     @cached_property
     def test(self) -> pa.Table:
-        return self.data.between(*self._boundaries[2:])
+        return self.data.between(*self._days["test"])
 
     @cached_property
     def before(self) -> pa.Table:
         """What came before the test weeks."""
-        first, _, test, _ = self._boundaries
-        return self.data.between(first, test - 1)
+        return self.data.between(*self._days["before"])
 
     def last_weeks(self, weeks: int) -> pa.Table:
         """The training events of the last so many weeks before the validation week."""
@@ -216,15 +263,16 @@ class FittedModels:
             self.training[f"{method}{part}"] = model.training
             return model
         settings = self.settings(method)
-        if self.fit_minutes and has_loss(method):
-            settings["max_minutes"] = self.fit_minutes / find(method).networks
-        train = self.last_weeks(weeks) if weeks else self.train
+        if self.fit_minutes and has_loss(class_name(method)):
+            settings["max_minutes"] = self.fit_minutes / find(class_name(method)).networks
+        train = self.last_weeks(weeks) if weeks else self.period("train", method)
         if weeks and equal_steps:
             first, validation, _, _ = self._boundaries
             settings |= _repeat(settings, method, (validation - first) / (7 * weeks))
         with self._record_time(f"{method}{part}"):
-            detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
-            detector.fit(train, self.validation)
+            schema = self.data_of(method).schema
+            detector: Any = make(class_name(method), schema, self.seed, device=self.device, **settings)
+            detector.fit(train, self.period("validation", method))
         self.training[f"{method}{part}"] = detector.training
         save(detector, place)
         return detector
@@ -234,9 +282,9 @@ class FittedModels:
 
         The search is made with the first seed, whatever the seed here, and kept on disk: one choice for all seeds.
         """
-        method = SAME.get(method, method)
-        settings = self.budget.settings(method)
-        if not self.budget.search or not has_loss(method):
+        method, known_as = SAME.get(method, method), class_name(method)
+        settings = self.budget.settings(known_as)
+        if not self.budget.search or not has_loss(known_as):
             return settings
         if method not in self._chosen:
             place = self.work / "searches" / self.source.key / f"{method}-{self.budget.key}"
@@ -246,8 +294,9 @@ class FittedModels:
                 "device": self.device,
                 "directory": place,
             }
+            train, validation = self.period("train", method), self.period("validation", method)
             with self._record_time(f"{method}-search"):
-                choice = search(method, self.train, self.validation, self.data.schema, **changes, **settings)
+                choice = search(known_as, train, validation, self.data_of(method).schema, **changes, **settings)
             self._chosen[method] = choice.settings
         return {**settings, **self._chosen[method]}
 
@@ -297,9 +346,9 @@ class FittedModels:
         weeks = self._fewer(weeks)
         key = (f"{SAME.get(method, method)}{weeks or ''}{'-equal' if weeks and equal_steps else ''}", window)
         if key not in self._measurements:
-            events = self.first_test_weeks(2) if weeks else self.test
+            events = self.first_test_weeks(2) if weeks else self.period("test", method)
             detector = detector_of(self.fit_model(method, weeks, equal_steps))
-            self._measurements[key] = measure_events(detector, events, self.before, window)
+            self._measurements[key] = measure_events(detector, events, self.period("before", method), window)
         return self._measurements[key]
 
     def reference(self, method: str = USTAD) -> Parts:
