@@ -7,7 +7,8 @@ out comes a `Dataset`.
 from __future__ import annotations
 
 import hashlib
-import shutil
+import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,12 @@ def open_source(source: Source, keep: Path) -> Dataset:
         return open_data(Path(source.path))
     place = keep / (source.key if source.path is None else f"pol_atl-{_short_hash(source.path)}")
     if not (place / "meta.json").exists():
-        making = place.with_name(place.name + ".part")
-        shutil.rmtree(making, ignore_errors=True)
-        _make(source, making)
-        shutil.rmtree(place, ignore_errors=True)
-        making.rename(place)
+        # Each process makes its own and the first to end is kept, so that runs may share a directory.
+        keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=".part", dir=keep) as making:
+            _make(source, Path(making) / place.name)
+            with suppress(OSError):
+                (Path(making) / place.name).rename(place)
     return open_data(place)
 
 
