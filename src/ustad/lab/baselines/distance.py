@@ -67,7 +67,7 @@ class OwnPlaceDistance(Baseline):
         )
         score = _nearest(lat, lon, agent, place_lat, place_lon, offsets) * EARTH_RADIUS_KM
         score = np.where(np.isfinite(score), score, 0.0)  # an event without a place is no distance away
-        return neighbours_maximum(score, events, self.schema) if self.settings.spread else score
+        return neighbours_maximum(score, events, entity, self.schema.time) if self.settings.spread else score
 
     def _state(self) -> State:
         return State(tables={"places": self.places})

@@ -142,10 +142,12 @@ def agents_by_worst(events: pa.Table, schema: EventSchema, score: np.ndarray) ->
     return pa.table(columns)
 
 
-def neighbours_maximum(score: np.ndarray, events: pa.Table, schema: EventSchema, later: bool = True) -> np.ndarray:
+def neighbours_maximum(
+    score: np.ndarray, events: pa.Table, entity: str, time: str, *, later: bool = True
+) -> np.ndarray:
     """The maximum of each event, the same agent's event before it and (`later`) the one after it: float64 [n]."""
-    agents = agent_codes(events[schema.entity])[0]
-    order = np.lexsort((events[schema.time].cast(pa.int64()).to_numpy(), agents))
+    agents = agent_codes(events[entity])[0]
+    order = np.lexsort((events[time].cast(pa.int64()).to_numpy(), agents))
     by_rank, same = score[order], agents[order][1:] == agents[order][:-1]
     widest = by_rank.copy()
     widest[1:] = np.where(same, np.maximum(widest[1:], by_rank[:-1]), widest[1:])

@@ -89,7 +89,8 @@ class VisitRate(Baseline):
         score = self._deviations(key, n_trained, ratio, visits.days, order=order)
         if not self.settings.spread:
             return score
-        return neighbours_maximum(score, events, self.schema, later=not self.abilities.causal)
+        entity, when = self.schema.entity, self.schema.time
+        return neighbours_maximum(score, events, entity, when, later=not self.abilities.causal)
 
     def _state(self) -> State:
         visits = self.visits

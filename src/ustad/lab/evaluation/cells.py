@@ -47,6 +47,8 @@ VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none", "ustad-minmax")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
 #: Baselines whose score is ranks among the scored events, as the paper's is.
 RANK_METHODS = ("ctle", "transformer")
+#: How events are counted by their incident; older results of our presets added the other events of their incidents.
+BY_NEIGHBOURS = "neighbours"
 REJECTED_SHARE = 0.05
 SHARES = np.linspace(0.05, 1.0, 20)
 
@@ -105,6 +107,8 @@ def figures(models: FittedModels, scores: Scores) -> Options:
     data = models.data
     options = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
     events = scores.events if data.labels is not None else None
+    if events is not None and "incident_id" in events.column_names:  # by their neighbours, as those of other methods
+        events = events.drop_columns(["incident_id"])
     levels = evaluate(events, scores.agents, data.labels, data.agent_labels, **options)
     labels = data.labels
     if events is not None and labels is not None and "role" in labels.column_names:
@@ -113,10 +117,13 @@ def figures(models: FittedModels, scores: Scores) -> Options:
         own_labels = labels.filter(pc.invert(is_beside))
         levels["meant"] = evaluate(events, None, own_labels, None, exclude_events=beside, **options)["events"]
     figure_names = ("auroc", "ap", "n", "positives", "prevalence")
-    return {
+    result = {
         level: {**{k: figure[k] for k in figure_names}, **figure.get("by", {}).get("recurring", {})}
         for level, figure in levels.items()
     }
+    if "incidents" in result:
+        result["incidents"]["rule"] = BY_NEIGHBOURS
+    return result
 
 
 # ------------------------------------------------------------------------------------------------- scores

@@ -197,10 +197,31 @@ def search_tables(results: Results) -> list[Table]:
     seeds = ", ".join(sorted({str(line["seed"]) for line in lines}))
     has_lambda = any(line["method"] == "ustad-lambda" for line in results["prediction"])
     open_words = "" if has_lambda else " It has not been run on the seeds of the tables yet."
-    choice = f"`ustad-lambda` has λ = {BEST_LAMBDA:g}, by 20,000 people of such a seed."
+    lowest = (
+        f"on {data} {_say_lowest(losses)}" for data, losses in losses_by_lambda([*lines, *results["tried"]]).items()
+    )
+    choice = f"`ustad-lambda` has λ = {BEST_LAMBDA:g} everywhere. Lowest loss without λ: {'; '.join(lowest)}."
     note = f"Development seed {seeds}. {choice}{open_words}"
     note = add_older_rule(note, lines)
     return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
+
+
+def losses_by_lambda(lines: list[Line]) -> dict[str, dict[float, Line]]:
+    """By data set, USTAD's trainings with nothing but λ changed, by their λ, where several were tried."""
+    by_data: dict[str, dict[float, Line]] = {}
+    for line in lines:
+        changes = line["budget"].get("changes", {})
+        if line.get("method") == "ustad-plain" and set(changes) <= {"category_weight"} and line.get("training"):
+            weight = line["budget"].get("category_weight") or changes.get("category_weight", 1.0)
+            by_data.setdefault(line["data"], {})[float(weight)] = line
+    return {data: by_weight for data, by_weight in by_data.items() if len(by_weight) > 1}
+
+
+def _say_lowest(by_weight: dict[float, Line]) -> str:
+    """The λ with the lowest loss, of which, and which of them were cut by the clock."""
+    best = min(by_weight, key=lambda weight: unweighted_loss(by_weight[weight]))
+    tried = ", ".join(f"{w:g}{'' if by_weight[w]['training']['converged'] else ' (cut)'}" for w in sorted(by_weight))
+    return f"λ = {best:g} of {tried}"
 
 
 def unweighted_loss(line: Line) -> float:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.files import as_table
+from ustad.lab.baselines.protocol import neighbours_maximum
 from ustad.tables import AGENT_LABELS, STAY_LABELS, Contract, DataError, agent_codes, validate
 
 PRECISION_AT = (10, 50, 100, 500)
@@ -168,14 +169,7 @@ def incident_scores(events: pa.Table, entity: str = "agent_id", time: str = "sta
     """The highest score of each event, the same entity's events before and after it, and, where the table names them,
     the other events of its incident: float64 [n]."""
     score = events["score"].to_numpy().astype(np.float64)
-    codes = agent_codes(events[entity])[0]
-    order = np.lexsort((events[time].cast(pa.int64()).to_numpy(), codes))
-    in_order, same = score[order], codes[order][1:] == codes[order][:-1]
-    wide = in_order.copy()
-    wide[1:] = np.where(same, np.maximum(wide[1:], in_order[:-1]), wide[1:])
-    wide[:-1] = np.where(same, np.maximum(wide[:-1], in_order[1:]), wide[:-1])
-    result = np.empty_like(score)
-    result[order] = wide
+    result = neighbours_maximum(score, events, entity, time)
     if "incident_id" in events.column_names:
         incident = agent_codes(pc.fill_null(events["incident_id"].cast(pa.string()), ""))[0]
         inside = events["incident_id"].is_valid().to_numpy()

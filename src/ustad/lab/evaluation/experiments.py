@@ -32,6 +32,7 @@ from ustad.lab.evaluation.fitted_models import (
     TRIPS,
     USTAD,
     WHOLE_PRESETS,
+    WITH_TRIPS,
     Budget,
     FittedModels,
 )
@@ -231,9 +232,10 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
 def read_results(*directories: Path) -> dict[str, list[Line]]:
     """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan.
 
-    Four things are apart. What our own preset does where the paper speaks of USTAD alone: `injections of best`,
+    Five things are apart. What our own preset does where the paper speaks of USTAD alone: `injections of best`,
     `cases of best`. Further runs on one and the same data set, beside those with other people: `NAME by training`.
-    The search of λ: `search`. What else was tried on development seeds: `tried`.
+    Methods that were told of trips: `NAME with trips`. The search of λ: `search`. What else was tried on development
+    seeds: `tried`.
     """
     lines_by_name: dict[str, list[Line]] = {}
     for name, experiment in EXPERIMENTS.items():
@@ -252,6 +254,7 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
             people.setdefault(line["data"], set()).add(line["source"].get("seed", 0))
         several = {data for data, seeds in people.items() if len(seeds) > 1}
         lines_by_name[f"{name} by training"] = _take_out(lines_by_name, name, partial(_is_again, several))
+        lines_by_name[f"{name} with trips"] = _take_out(lines_by_name, name, _is_with_trips)
     for name in OF_BEST:
         lines_by_name[f"{name} of best"] = _take_out(lines_by_name, name, lambda line: line.get("method") == DEFAULT)
     return lines_by_name
@@ -264,6 +267,11 @@ def _is_development(line: Line) -> bool:
     """
     is_of_others = line["source"].get("seed", 0) >= DEVELOPMENT_SEEDS or "changes" in line["budget"]
     return is_of_others and line["experiment"] != "gps"
+
+
+def _is_with_trips(line: Line) -> bool:
+    method = line.get("method", USTAD)
+    return SAME.get(method, method) in WITH_TRIPS
 
 
 def _is_again(data: set[str], line: Line) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
 from ustad.lab.evaluation.result_tables import (
     DEEP,
     KIND_NAMES,
@@ -26,12 +27,15 @@ from ustad.lab.evaluation.result_tables import (
 )
 from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, count_ended, has_ended, is_of_older_rule
 
+#: Experiments whose lines say how a network was trained.
+TRAINED = ("detection", "prediction", "detection with trips", "prediction with trips")
 WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
 THREE_WAYS = (
     "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
     "and the one after, since two thirds of the labelled events are shortened neighbours of an inserted visit. Meant "
-    "events only: those neighbours are left out. Visit rate and distance look at neighbours by themselves."
+    "events only: those neighbours are left out. NUMOSIM's visit rate takes the neighbours' maximum as published: its "
+    "figures there are those by incident here."
 )
 
 
@@ -46,9 +50,18 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
                 rows.append((NAMES[method], str(len(values[2])), *(format_mean(v, 3) for v in values)))
         if rows:
             heads = ("method", "data sets", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
-            title = f"Events counted three ways, {data}"
-            tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), THREE_WAYS))
+            title, note = f"Events counted three ways, {data}", THREE_WAYS + _say_wider(select_lines(lines, data=data))
+            tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), note))
     return tables
+
+
+def _say_wider(lines: list[Line]) -> str:
+    """Which of our presets were counted by more than neighbours, before there was one rule for all."""
+    own = [x for x in lines if x["method"] in WHOLE_PRESETS and "incidents" in x["result"]]
+    wider = dict.fromkeys(NAMES[x["method"]] for x in own if "rule" not in x["result"]["incidents"])
+    return (
+        f" Older cells, whose events also take the score of their whole incident: {', '.join(wider)}." if wider else ""
+    )
 
 
 def training_tables(results: Results) -> list[Table]:
@@ -81,7 +94,7 @@ def training_tables(results: Results) -> list[Table]:
 
 def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:
     """Data set, method, and a line for each seed that its network was trained with."""
-    lines = [x for name in ("detection", "prediction") for x in results.get(name, []) if x.get("training")]
+    lines = [x for name in TRAINED for x in results.get(name, []) if x.get("training")]
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
             runs = {x["seed"]: x for x in select_lines(lines, data=data, method=method)}
@@ -117,7 +130,7 @@ def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> li
     return [
         f"{NAMES[method]} ({name})"
         for name, names in methods.items()
-        if (own := results.get(name))
+        if (own := [*results.get(name, []), *results.get(f"{name} with trips", [])])
         for method in names
         if not any(line["data"] == sets(own)[0] and line.get("method", "ustad-weeks") == method for line in own)
     ]

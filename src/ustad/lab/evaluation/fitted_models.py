@@ -104,7 +104,9 @@ class Budget:
         if unknown := {name for name, _ in self.changes} - names:
             raise ConfigError(f"{method} has no setting '{min(unknown)}' (known: {', '.join(sorted(names))})")
         values = {k: v for k, v in asdict(self).items() if v is not None and k in names}
-        return {**values, **dict(self.changes)}
+        # The neighbours' maximum is taken of all methods' scores alike, by `incidents`.
+        own_score = {"spread": False} if "spread" in names else {}
+        return {**values, **own_score, **dict(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; what was added later only where it is used, so that results without it keep their keys."""

@@ -49,8 +49,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
             row.append(format_mean([x["result"].get("true_of_most_unusual") for x in cell_lines], 1))
             rows.append(tuple(row))
     note = (
-        "incidents: events by the score of their incident. kept: share of AUROC − 0.5 and of AUPR of the same people's "
-        "true stays, seed by seed, then the mean. "
+        "incidents: events by the score of their incident. kept: mean AUROC − 0.5 and mean AUPR as shares of those of "
+        "the same people's true stays, where these are .05 better than chance. "
         "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
     )
     return Table(f"gps-{slug(data)}", f"Detection from GPS, {data}", tuple(heads), tuple(rows), note)
@@ -58,6 +58,10 @@ def _detection_table(lines: list[Line], data: str) -> Table:
 
 def _value(line: Line, level: str, what: str) -> float | None:
     return line["result"].get(level, {}).get(what)
+
+
+#: Where true stays are found hardly better than by chance, there is nothing that a recording could keep.
+LEAST_TO_KEEP = 0.05
 
 
 def kept_share(truth: list[Line], recording: list[Line], level: str) -> tuple[float, float] | None:
@@ -70,6 +74,8 @@ def kept_share(truth: list[Line], recording: list[Line], level: str) -> tuple[fl
     if not pairs:
         return None
     area = np.mean([[x["result"][level]["auroc"] - 0.5 for x in pair] for pair in pairs], axis=0)
+    if area[0] < LEAST_TO_KEEP:
+        return None
     precision = np.mean([[x["result"][level]["ap"] for x in pair] for pair in pairs], axis=0)
     return float(area[1] / area[0]), float(precision[1] / precision[0])
 

@@ -6,6 +6,7 @@ before the next cell's; what a killed run left behind the last whole line is dro
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -66,10 +67,27 @@ def plain_json(value: Any) -> Any:
     return value
 
 
+#: What may change a score: everything but what shows scores and what writes these files.
+_SCORING = ("detector.py", "judges.py", "periods.py", "paper_fitting.py", "trip_features.py", "distribution.py")
+_ROOMS = ("mobility", "simulate", "events", "habits", "network", "own_values", "scoring", "lab/baselines")
+
+
+@cache
+def code() -> str:
+    """A short name of the code that makes scores, so that figures of two states of it can be told apart."""
+    root = Path(ustad.__file__).parent
+    files = [root / name for name in _SCORING] + [file for room in _ROOMS for file in (root / room).rglob("*.py")]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:8]
+
+
 def versions() -> dict[str, str]:
     """Of what a figure depends on."""
     return {
         "ustad": ustad.__version__,
+        "code": code(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
+from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.stopping import add_older_rule, count_ended
 
 Line = dict[str, Any]
@@ -29,11 +30,15 @@ NAMES = {
     "visit-rate-causal": "visit rate, causal", "visit-rate-category": "visit rate by kind of place",
     "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
     "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
-    "ustad-trips": "USTAD with trips", "ustad-minmax": "USTAD, numbers in [0, 1]",
-    "ustad-lambda": "USTAD, λ searched", "ustad-weeks": "USTAD after fewer weeks",
+    "ustad-minmax": "USTAD, numbers in [0, 1]",
+    "ustad-lambda": f"USTAD, λ = {BEST_LAMBDA:g}", "ustad-weeks": "USTAD after fewer weeks",
     "ustad-default": "preset `best` (ours)", "ustad-best": "preset `best` (ours)",
     "ustad-quick": "preset `quick` (ours)", "ustad-paper": "preset `paper`",
 }  # fmt: skip
+NAMES |= {f"{method}-trips": f"{NAMES[method]} with trips" for method in (
+    "mlp", "lstm", "transformer", "lightpath", "dual-tr", "ctle", "sensitive-hue", "nov-online", "ustad-none",
+)}  # fmt: skip
+NAMES["ustad-trips"] = "USTAD with trips"
 SCORES = {
     "pe": "PE", "loss": "loss", "pe_au_eu": "PE + AU + EU", "loss_knn": "loss & kNN", "knn": "kNN", "eu": "EU",
 }  # fmt: skip
@@ -45,6 +50,7 @@ KIND_NAMES = {
 #: Baselines that learn a network and that the paper prints figures of: what USTAD is compared with.
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
+WHATS = ("auroc", "ap")
 ENDED_HEAD = "stopped by itself"
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
@@ -175,6 +181,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     heads = ["method", "seeds"]
     for level in LEVELS:
         heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
+        heads += ["by incident AUROC", "by incident AUPR"] if level == "events" else []
     heads.append(ENDED_HEAD)
     paper = read_published()["detection"].get(base_name(lines, data), {})
     rows = []
@@ -188,6 +195,9 @@ def _detection_table(lines: list[Line], data: str) -> Table:
                     format_mean(detection_values(lines, data, method, level, what=what, window=window), 3 + i),
                     plain(published_values[i], 3 + i) if published_values else "–",
                 ]
+            if level == "events":
+                figures = (detection_values(lines, data, method, "incidents", what=w, window=window) for w in WHATS)
+                row += [format_mean(values, 3) for values in figures]
         row.append(count_ended(select_lines(lines, data=data, method=method, window=window)))
         rows.append(tuple(row))
     improvement, note = _improvement(lines, data), ""
@@ -241,13 +251,14 @@ def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str,
 def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
     row = ["**improvement**", ""]
     for level in LEVELS:
-        for what in ("auroc", "ap"):
+        for what in WHATS:
             ours, best = (
                 detection_values(lines, data, "ustad-plain", level, what=what),
                 best_deep(lines, data, level, what),
             )
             text = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
             row += [text, ""]
+        row += ["", ""] if level == "events" else []
     return (*row, "")
 
 

@@ -41,14 +41,17 @@ def mark_older_rule(line: Line) -> str:
 def count_ended(lines: list[Line]) -> str:
     """How many of the networks stopped by themselves, of all that were trained; a dash where none was.
 
-    Marked where they did so by the older rule; with how many of them where only some did.
+    Marked where they did so by the older rule; with how many of them where only some did. Networks whose own schedule
+    came to its end are counted apart: validation may have gone on improving.
     """
     trainings = [line for line in lines if line.get("training")]
     if not trainings:
         return "–"
     n_older = sum(map(is_of_older_rule, trainings))
     mark = f" {OLDER_MARK}" if n_older == len(trainings) else f" ({n_older} {OLDER_MARK})" if n_older else ""
-    return f"{sum(map(has_ended, trainings))} of {len(trainings)}{mark}"
+    n_scheduled = sum(has_ended(line) and not line["training"]["converged"] for line in trainings)
+    schedule = f" ({n_scheduled} at the end of the schedule)" if n_scheduled else ""
+    return f"{sum(map(has_ended, trainings))} of {len(trainings)}{mark}{schedule}"
 
 
 def add_older_rule(note: str, lines: list[Line]) -> str:

@@ -1,0 +1,82 @@
+"""What the way to each stay adds: every method that was told of trips, beside itself without them.
+
+In go results, out come `Table`s. Figures of a row are of the same people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ustad.lab.evaluation.fitted_models import WITH_TRIPS
+from ustad.lab.evaluation.result_tables import (
+    NAMES,
+    TERMS,
+    WHATS,
+    Line,
+    Results,
+    Table,
+    detection_values,
+    format_mean,
+    prediction_values,
+    select_lines,
+    sets,
+    slug,
+)
+
+TITLES = {"detection": "Detection with and without trips", "prediction": "Masked prediction with and without trips"}
+NOTE = (
+    "Each method without the way to a stay → with it, as two vectors (shape and speed) among its features; both are "
+    "scored too. Trips follow the roads. IBAT, GM-VSAE and ATROM see days as places on a grid and cannot take them."
+)
+PREDICTED = {term: "accuracy" if term == "poi" else "mae" for term in TERMS}
+
+
+def trip_tables(results: Results, experiment: str) -> list[Table]:
+    """A table for each data set of `detection` or `prediction` with such cells."""
+    with_trips = results.get(f"{experiment} with trips", [])
+    return [
+        Table(
+            f"{experiment}-trips-{slug(data)}",
+            f"{TITLES[experiment]}, {data}",
+            ("method", "data sets", *(_detection_heads() if experiment == "detection" else _prediction_heads())),
+            tuple(_rows(results[experiment], with_trips, experiment, data)),
+            NOTE,
+        )
+        for data in sets(with_trips)
+    ]
+
+
+def _rows(without: list[Line], with_trips: list[Line], experiment: str, data: str) -> Iterator[tuple[str, ...]]:
+    for told in dict.fromkeys(x["method"] for x in select_lines(with_trips, data=data)):
+        method = WITH_TRIPS.get(told, told.removesuffix("-trips"))  # `ustad-none` is trained as `dual-tr`
+        sides = [select_lines(without, data=data, method=method), select_lines(with_trips, data=data, method=told)]
+        seeds = set.intersection(*({x["seed"] for x in side} for side in sides))
+        pairs = [
+            ([x for x in side if x["seed"] in seeds], name) for side, name in zip(sides, (method, told), strict=True)
+        ]
+        if seeds:
+            figures = _detection_figures if experiment == "detection" else _prediction_figures
+            cells = zip(*(figures(lines, data, name) for lines, name in pairs), strict=True)
+            yield (NAMES[method], str(len(seeds)), *(f"{before} → {after}" for before, after in cells))
+
+
+def _detection_heads() -> list[str]:
+    return [f"{level} {word}" for level in ("events", "by incident", "agents") for word in ("AUROC", "AUPR")]
+
+
+def _detection_figures(lines: list[Line], data: str, method: str) -> Iterator[str]:
+    for level in ("events", "incidents", "agents"):
+        for what in WHATS:
+            yield format_mean(detection_values(lines, data, method, level, what=what), 3)
+
+
+def _prediction_heads() -> list[str]:
+    return ["kind of place, % right" if term == "poi" else f"MAE {name}" for term, name in TERMS.items()]
+
+
+def _prediction_figures(lines: list[Line], data: str, method: str) -> Iterator[str]:
+    for term, what in PREDICTED.items():
+        yield format_mean(prediction_values(lines, data, method, what, term=term), 2)
+
+
+__all__ = ["trip_tables"]
