@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ustad.geo import haversine_km
 from ustad.lab.baselines.distance import OwnPlaceDistance
 from ustad.lab.baselines.protocol import neighbours_maximum
-from ustad.schema import mobility_schema
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_an_agent_nobody_knows_is_measured_against_everybodys_places(fitted):
 def test_the_neighbours_maximum_stays_within_an_agent(values):
     events = town(agents=3, days=1)
     score = np.array(values)
-    spread = neighbours_maximum(score, events, mobility_schema())
+    spread = neighbours_maximum(score, events, "agent_id", "started_at")
     for agent in range(3):
         own = score[4 * agent : 4 * agent + 4]
         slow = [max(own[max(0, i - 1) : i + 2]) for i in range(4)]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from example_towns import changed, town
 
-from ustad.events.windows import EventTensors
+from ustad.events.windows import EventTensors, Features
 from ustad.lab.baselines.nov_online import NovOnline, alter, feature_groups
 from ustad.lab.evaluation.detection_metrics import auroc
 
@@ -56,3 +56,19 @@ def test_the_same_seed_gives_the_same_scores_in_any_row_order(fitted):
     order = np.random.default_rng(0).permutation(test.num_rows)
     shuffled = again.score(test.take(order)).events["score"].to_numpy()
     assert np.allclose(shuffled, fitted.score(test).events["score"].to_numpy()[order], rtol=1e-5)
+
+
+def test_an_altered_vector_is_another_events_whole_vector_or_its_own():
+    """Features without numbers and categories but with two vectors of 2 and 3 numbers."""
+    n = 200
+    vectors = torch.arange(n)[:, None] + torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    nothing = torch.zeros(n, 0)
+    events = Features(nothing, nothing.long(), vectors, torch.zeros(n, 2, dtype=torch.bool))
+    fake = alter(events, events, [0, 1], torch.Generator().manual_seed(2), sizes=(2, 3))
+    owner = fake.vectors - torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    first, second = owner[:, :2], owner[:, 2:]
+    assert torch.allclose(first[:, :1], first, atol=1e-3)
+    assert torch.allclose(second[:, :1], second, atol=1e-3)
+    changed_first, changed_second = (abs(part[:, 0] - torch.arange(n)) > 0.5 for part in (first, second))
+    assert (changed_first | changed_second).float().mean() > 0.95
+    assert not torch.equal(changed_first, changed_second)

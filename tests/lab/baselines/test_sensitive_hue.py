@@ -1,8 +1,10 @@
 """SensitiveHUE: its σ follows planted noise, and its score is the published one."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from example_towns import DAY, HOUR, MONDAY, changed, stays
@@ -10,6 +12,7 @@ from example_towns import DAY, HOUR, MONDAY, changed, stays
 from ustad.events.windows import EventTensors
 from ustad.lab.baselines.deep import ask, loop_config, masked_predictions
 from ustad.lab.baselines.sensitive_hue import SensitiveHue
+from ustad.schema import Feature, mobility_schema
 
 SETTINGS = {"width": 16, "epochs": 25, "patience": 25, "batch_size": 32, "learning_rate": 1e-2, "device": "cpu"}
 
@@ -73,3 +76,25 @@ def test_a_lone_event_is_not_told_by_itself(fitted):
     one = noisy(agents=1, days=1, first_day=20).slice(0, 1)
     other = changed(one, 0, lat=61.0, lon=26.0)
     assert torch.allclose(told(fitted, one, None)[0], told(fitted, other, None)[0])
+
+
+def test_a_vector_is_one_channel_the_mean_of_the_published_formula_over_its_numbers():
+    def with_ways(table, seed):
+        ways = np.random.default_rng(seed).normal(size=(table.num_rows, 3)).astype(np.float32)
+        return table.append_column("way", pa.array(ways.tolist(), pa.list_(pa.float32())))
+
+    schema = replace(mobility_schema(), features=(*mobility_schema().features, Feature("way", "vector", size=3)))
+    train, validation = (with_ways(noisy(days=n, first_day=d), d) for n, d in ((8, 0), (2, 8)))
+    model = SensitiveHue(schema, **{**SETTINGS, "epochs": 2}).fit(train, validation)
+    test = with_ways(noisy(agents=4, days=1, first_day=10), 3)
+    asked = ask(model.encoder, test, None, loop_config(model.settings, 7).window)
+    parts = list(masked_predictions(model.network, EventTensors(asked.arrays), asked.queries))
+    mean, spread, truth = (
+        torch.cat(values).double()
+        for values in zip(*((p.vectors[0], p.vector_log_variance[0], f.vectors) for p, f, _ in parts), strict=True)
+    )
+    published = ((mean - truth) ** 2 / (2 * spread.exp()) + 0.5 * spread).mean(dim=1).numpy()
+    channels, row = model.channels(test, None)
+    assert [f.name for f in model.encoder.fields][-1] == "way"
+    assert np.allclose(channels[:, -1], published)
+    assert sorted(row) == list(range(test.num_rows))

@@ -20,6 +20,7 @@ from ustad.lab.evaluation import page as page_module
 from ustad.lab.evaluation.ablated_scores import combine
 from ustad.lab.evaluation.cells import _wide, figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
+from ustad.lab.evaluation.fairness_tables import TRAINED
 from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.fitted_models import USTAD, Budget, FittedModels, detector_of
 from ustad.lab.evaluation.page import generated_from, page_text, publish
@@ -53,13 +54,15 @@ def models(finished):
 def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(finished):
     results = read_results(finished[0])
     for name in PAPER:
-        assert len(results[name]) + len(results.get(f"{name} of best", [])) == len(EXPERIMENTS[name].options)
-        for line in results[name]:
+        lines = [line for part in (name, f"{name} of best", f"{name} with trips") for line in results.get(part, [])]
+        assert len(lines) == len(EXPERIMENTS[name].options)
+        for line in lines:
             assert line["source"]["name"] == "town"
             assert line["source"]["events"] > 1000
             assert line["seed"] == experiments.FIRST_SEED
             assert line["budget"]["name"] == "tiny"
             assert line["versions"]["torch"]
+            assert len(line["versions"]["code"]) == 8
             assert line["hardware"]["cores"] >= 1
             assert line["seconds"] >= 0
             assert line["date"] >= "2026-01-01"
@@ -70,7 +73,7 @@ def test_every_learned_method_says_how_long_it_was_trained_and_why_it_stopped(fi
     """One epoch is allowed, so none of them stopped by itself."""
     results = read_results(finished[0])
     untrained = {"random", "distance", "ibat", "ustad-quick", *(n for n in DETECTORS if n.startswith("visit-rate"))}
-    for line in (*results["prediction"], *results["detection"]):
+    for line in (line for part in TRAINED for line in results[part]):
         assert ("training" in line) == (line["method"] not in untrained), line["method"]
         if "training" in line:
             told = line["training"]

@@ -39,7 +39,7 @@ def test_the_choice_of_the_first_seed_is_every_seeds_and_stands_in_the_line(fini
         best["settings"]["hidden"]
     ] * 2
     assert all(line["budget"]["search"] == 2 for line in lines)
-    assert [line["settings"] for line in lines if line["method"] == "visit-rate"] == [{}, {}]
+    assert [line["settings"] for line in lines if line["method"] == "visit-rate"] == [{"spread": False}] * 2
 
 
 def test_searching_is_counted_with_fitting_and_never_twice(finished):

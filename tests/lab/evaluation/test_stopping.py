@@ -6,7 +6,7 @@ from ustad.config import Config
 from ustad.lab.baselines import find
 from ustad.lab.evaluation.experiments import DETECTORS, PREDICTORS
 from ustad.lab.evaluation.fairness_tables import say_older_rule, training_tables
-from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
+from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS, class_name
 from ustad.lab.evaluation.result_tables import detection_tables, prediction_tables
 from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule
 
@@ -28,7 +28,7 @@ def trained(method, seed=1, converged=True, **facts):
 def test_the_methods_that_predict_variances_are_those_whose_network_does():
     presets = {name: Config.preset(preset).model for name, preset in WHOLE_PRESETS.items()}
     own = {m for m, model in presets.items() if model.network == "dual" and model.uncertainty in ("both", "aleatoric")}
-    classes = {m: find(m) for m in {*DETECTORS, *PREDICTORS} - set(WHOLE_PRESETS)}
+    classes = {m: find(class_name(m)) for m in {*DETECTORS, *PREDICTORS} - set(WHOLE_PRESETS)}
     own |= {m for m, kind in classes.items() if getattr(kind, "uncertainty", "none") in ("both", "aleatoric")}
     assert own == set(WITH_VARIANCES)
 

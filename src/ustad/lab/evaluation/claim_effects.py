@@ -17,8 +17,8 @@ PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")
 TRAJECTORIES = ("ibat", "gm-vsae", "atrom")
 NEARLY_ALL, WEAK, MONOTONE, NEAR_HALF = 0.95, 0.3, 0.9, 0.1
-#: How much ln AU of a feature may change and still stay the same: as much as in the paper's own table (start of day).
-STAYS = 0.35
+#: How much ln AU of a feature may change and still stay the same: in the paper's own table it changes by up to .35.
+STAYS = 0.4
 Effects = Iterator[float]
 
 

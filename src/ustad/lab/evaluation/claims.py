@@ -169,8 +169,8 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "AU stays the same with more training data",
-        f"{STAYS} (the most in the paper's own table) minus the change of ln AU, 1 to 3 weeks, of the feature where it "
-        "is most",
+        f"{STAYS} (.35 in the paper's own table) minus the change of ln AU, 1 to 3 weeks, of the feature where it is "
+        "most",
         au_stays,
     ),
     (

@@ -52,7 +52,8 @@ def plots() -> Any:
 
 
 def family(method: str) -> str:
-    """The family of `FAMILIES` that a method is of."""
+    """The family of `FAMILIES` that a method is of, told of trips or not."""
+    method = method.removesuffix("-trips")
     if method in OURS:
         return "ours"
     if method.startswith("ustad") or method == "dual-tr":
