@@ -42,3 +42,27 @@ def test_without_results_nothing_is_claimed():
 def test_a_claim_that_leans_on_another_reads_alone():
     texts = ["EU helps", "– the same, over nothing at all", "AU stays"]
     assert whole_texts(texts) == ["EU helps", "EU helps: over nothing at all", "AU stays"]
+
+
+def test_errors_rise_steadily_only_where_those_of_every_feature_do():
+    """Twenty shares kept; four features rise all the way, lengths fall for a third of it."""
+    kept = [share / 20 for share in range(1, 21)]
+    curves = {term: list(kept) for term in ("x", "y", "start", "poi")}
+    curves["duration"] = [0.3, 0.4, 0.5, 0.45, 0.4, 0.35, 0.32, 0.31, *kept[8:]]
+    lines = [
+        {
+            "data": "town",
+            "seed": seed,
+            "method": "ustad-plain",
+            "result": {"kept": kept, "curves": curves, "classes": []},
+        }
+        for seed in (1, 2, 3)
+    ]
+    results = {**{name: [] for name in EXPERIMENTS}, "uncertainty": lines}
+
+    def verdict():
+        return next(c for c in judge_claims(results) if c.text.startswith("Errors rise steadily")).verdict
+
+    assert verdict() == "not confirmed"
+    del curves["duration"]
+    assert verdict() == "confirmed"

@@ -76,7 +76,7 @@ def test_methods_that_are_told_of_trips_are_other_names_of_methods_that_are_ther
 
 
 def test_data_without_trips_are_refused_in_one_line(models):
-    other = FittedModels(TOWN, 3, BUDGETS["tiny"], models.work, device="cpu")
+    other = FittedModels(TOWN, 4, BUDGETS["tiny"], models.work, device="cpu")
     other.__dict__["data"] = type(models.data)(**{**vars_of(models.data), "trips": None})
     with pytest.raises(ConfigError, match="town \\(14 agents\\) has no trips"):
         other.fit_model("transformer-trips")
