@@ -156,7 +156,9 @@ def seconds_by_method() -> str:
         "method", "H200, 2,000 agents: fit s", "score and predict s", "longest seed, all s",
         f"{_threads(town)}, town of 500: s", "CPU s",
     )  # fmt: skip
-    shared = " ".join(f"On the H200 `{name}` shares the fit of `{other}`." for name, other in SAME.items())
+    shared = " ".join(
+        f"On the H200 `{name}` shares the fit of `{other}`." for name, other in SAME.items() if name in REGISTRY
+    )
     told = [f"- {shared}", f"- {_told_gpu(gpu)}", f"- {_told_town(town)}"]
     return "\n".join([Table("", "", heads, tuple(rows)).markdown(), *told])
 

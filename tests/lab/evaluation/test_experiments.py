@@ -18,11 +18,12 @@ from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation import experiments, fitted_models, runner
 from ustad.lab.evaluation import page as page_module
 from ustad.lab.evaluation.ablated_scores import combine
+from ustad.lab.evaluation.budgets import Budget
 from ustad.lab.evaluation.cells import _wide, figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
-from ustad.lab.evaluation.fairness_tables import TRAINED
+from ustad.lab.evaluation.fairness_tables import WITH_NETWORKS
 from ustad.lab.evaluation.figures import plan_figures
-from ustad.lab.evaluation.fitted_models import USTAD, Budget, FittedModels, detector_of
+from ustad.lab.evaluation.fitted_models import USTAD, FittedModels, detector_of
 from ustad.lab.evaluation.page import generated_from, page_text, publish
 from ustad.lab.evaluation.page_words import QUESTIONS
 from ustad.lab.evaluation.result_files import command, plain_json, read_lines
@@ -73,7 +74,7 @@ def test_every_learned_method_says_how_long_it_was_trained_and_why_it_stopped(fi
     """One epoch is allowed, so none of them stopped by itself."""
     results = read_results(finished[0])
     untrained = {"random", "distance", "ibat", "ustad-quick", *(n for n in DETECTORS if n.startswith("visit-rate"))}
-    for line in (line for part in TRAINED for line in results[part]):
+    for line in (line for part in WITH_NETWORKS for line in results[part]):
         assert ("training" in line) == (line["method"] not in untrained), line["method"]
         if "training" in line:
             told = line["training"]

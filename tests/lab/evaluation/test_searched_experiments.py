@@ -8,8 +8,8 @@ import pytest
 from ustad.cli.lab.experiment import read_changes, refuse_reported
 from ustad.config import ConfigError
 from ustad.files import read_json
+from ustad.lab.evaluation.budgets import Budget
 from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
-from ustad.lab.evaluation.fitted_models import Budget
 from ustad.lab.evaluation.result_files import read_lines
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source

@@ -220,8 +220,8 @@ def losses_by_lambda(lines: list[Line]) -> dict[str, dict[float, Line]]:
 def _say_lowest(by_weight: dict[float, Line]) -> str:
     """The λ with the lowest loss, of which, and which of them were cut by the clock."""
     best = min(by_weight, key=lambda weight: unweighted_loss(by_weight[weight]))
-    tried = ", ".join(f"{w:g}{'' if by_weight[w]['training']['converged'] else ' (cut)'}" for w in sorted(by_weight))
-    return f"λ = {best:g} of {tried}"
+    weights = ", ".join(f"{w:g}{'' if by_weight[w]['training']['converged'] else ' (cut)'}" for w in sorted(by_weight))
+    return f"λ = {best:g} of {weights}"
 
 
 def unweighted_loss(line: Line) -> float:

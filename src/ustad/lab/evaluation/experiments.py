@@ -22,9 +22,9 @@ import torch
 
 from ustad.config import ConfigError
 from ustad.lab.evaluation import cells as compute
+from ustad.lab.evaluation.budgets import BUDGETS, Budget
 from ustad.lab.evaluation.case_studies import cases
 from ustad.lab.evaluation.fitted_models import (
-    BUDGETS,
     DEFAULT,
     FIRST_SEED,
     QUICK,
@@ -33,7 +33,6 @@ from ustad.lab.evaluation.fitted_models import (
     USTAD,
     WHOLE_PRESETS,
     WITH_TRIPS,
-    Budget,
     FittedModels,
 )
 from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps

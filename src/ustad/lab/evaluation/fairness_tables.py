@@ -28,7 +28,7 @@ from ustad.lab.evaluation.result_tables import (
 from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, count_ended, has_ended, is_of_older_rule
 
 #: Experiments whose lines say how a network was trained.
-TRAINED = ("detection", "prediction", "detection with trips", "prediction with trips")
+WITH_NETWORKS = ("detection", "prediction", "detection with trips", "prediction with trips")
 WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
 THREE_WAYS = (
@@ -94,7 +94,7 @@ def training_tables(results: Results) -> list[Table]:
 
 def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:
     """Data set, method, and a line for each seed that its network was trained with."""
-    lines = [x for name in TRAINED for x in results.get(name, []) if x.get("training")]
+    lines = [x for name in WITH_NETWORKS for x in results.get(name, []) if x.get("training")]
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
             runs = {x["seed"]: x for x in select_lines(lines, data=data, method=method)}

@@ -28,7 +28,7 @@ from ustad.lab.evaluation.comparison_tables import (
 )
 from ustad.lab.evaluation.experiments import BY_WEEKS, DETECTORS, EXPERIMENTS, PREDICTORS, read_results
 from ustad.lab.evaluation.fairness_tables import (
-    TRAINED,
+    WITH_NETWORKS,
     changed_tables,
     find_unfinished,
     missing_deep,
@@ -173,7 +173,7 @@ def _verdicts(results: Results) -> list[str]:
         rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
     table = Table("", "", ("", "claims confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
     cut = find_unfinished(results)
-    trainings = [line for name in TRAINED for line in results.get(name, []) if line.get("training")]
+    trainings = [line for name in WITH_NETWORKS for line in results.get(name, []) if line.get("training")]
     words = f"Cut before they stopped by themselves: {'; '.join(cut)}." if cut else "Every network stopped by itself."
     missing = missing_methods(results, {"prediction": PREDICTORS, "detection": DETECTORS, "uncertainty": (BY_WEEKS,)})
     words += f" Not run to their end yet: {', '.join(missing)}." if missing else ""

@@ -28,7 +28,7 @@ NOTE = (
     "Each method without the way to a stay → with it, as two vectors (shape and speed) among its features; both are "
     "scored too. Trips follow the roads. IBAT, GM-VSAE and ATROM see days as places on a grid and cannot take them."
 )
-PREDICTED = {term: "accuracy" if term == "poi" else "mae" for term in TERMS}
+FIGURE_OF = {term: "accuracy" if term == "poi" else "mae" for term in TERMS}
 
 
 def trip_tables(results: Results, experiment: str) -> list[Table]:
@@ -47,17 +47,17 @@ def trip_tables(results: Results, experiment: str) -> list[Table]:
 
 
 def _rows(without: list[Line], with_trips: list[Line], experiment: str, data: str) -> Iterator[tuple[str, ...]]:
-    for told in dict.fromkeys(x["method"] for x in select_lines(with_trips, data=data)):
-        method = WITH_TRIPS.get(told, told.removesuffix("-trips"))  # `ustad-none` is trained as `dual-tr`
-        sides = [select_lines(without, data=data, method=method), select_lines(with_trips, data=data, method=told)]
+    for name in dict.fromkeys(x["method"] for x in select_lines(with_trips, data=data)):
+        plain = WITH_TRIPS.get(name, name.removesuffix("-trips"))  # `ustad-none` is trained as `dual-tr`
+        sides = [select_lines(without, data=data, method=plain), select_lines(with_trips, data=data, method=name)]
         seeds = set.intersection(*({x["seed"] for x in side} for side in sides))
         pairs = [
-            ([x for x in side if x["seed"] in seeds], name) for side, name in zip(sides, (method, told), strict=True)
+            ([x for x in side if x["seed"] in seeds], method) for side, method in zip(sides, (plain, name), strict=True)
         ]
         if seeds:
             figures = _detection_figures if experiment == "detection" else _prediction_figures
-            cells = zip(*(figures(lines, data, name) for lines, name in pairs), strict=True)
-            yield (NAMES[method], str(len(seeds)), *(f"{before} → {after}" for before, after in cells))
+            cells = zip(*(figures(lines, data, method) for lines, method in pairs), strict=True)
+            yield (NAMES[plain], str(len(seeds)), *(f"{before} → {after}" for before, after in cells))
 
 
 def _detection_heads() -> list[str]:
@@ -75,7 +75,7 @@ def _prediction_heads() -> list[str]:
 
 
 def _prediction_figures(lines: list[Line], data: str, method: str) -> Iterator[str]:
-    for term, what in PREDICTED.items():
+    for term, what in FIGURE_OF.items():
         yield format_mean(prediction_values(lines, data, method, what, term=term), 2)
 
 
