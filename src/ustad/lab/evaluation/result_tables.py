@@ -225,8 +225,9 @@ def seconds_tables(results: Results) -> list[Table]:
             fit, rest = zip(
                 *(method_seconds(select_lines(runs, seed=seed)) for seed in {x["seed"] for x in runs}), strict=True
             )
-            rows.append((data, NAMES[method], f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
-    heads = ("data", "method", "fit s", "score, predict and evaluate s")
+            machines = " and ".join(sorted({"GPU" if x["device"] == "cuda" else "CPU" for x in runs}))
+            rows.append((data, NAMES[method], machines, f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
+    heads = ("data", "method", "on", "fit s", "score, predict and evaluate s")
     note = "other processes shared the machine, so these are upper bounds"
     return [Table("seconds", "Seconds by method", heads, tuple(rows), note)] if rows else []
 
