@@ -25,7 +25,7 @@ from ustad.lab.evaluation.result_tables import (
 )
 
 #: Levels of a detection line, and what each counts.
-COUNTED = {"agents": "people", "events": "stays"}
+LEVEL_WORDS = {"agents": "people", "events": "stays"}
 
 
 def write_page(benchmark: Benchmark, results: Results) -> str:
@@ -51,7 +51,7 @@ def find_injection_tables(results: Results, lines: list[Line]) -> list[Table]:
 def describe_run(lines: list[Line]) -> str:
     """People, stays and how many of them are anomalous; seeds, size of the networks, and versions."""
     sentences = [f"Data: {_list_counts(line['source'] for line in lines)}."] if lines else []
-    for level, word in COUNTED.items():
+    for level, word in LEVEL_WORDS.items():
         figures = [line["result"][level] for line in lines if level in line["result"]]
         counts = dict.fromkeys(f"{one['n']:,} {word}, {one['positives']:,} of them anomalous" for one in figures)
         if counts:
@@ -82,9 +82,9 @@ def count_tables(lines: list[Line]) -> list[Table]:
         for kind, name in KIND_NAMES.items():
             results = [line["result"] for line in select_lines(lines, data=data, kind=kind)]
             counts = ([r["n"] for r in results], [r["positives"] for r in results])
-            changed = [r["changed"]["positives"] for r in results if "changed" in r]
+            changed_counts = [r["changed"]["positives"] for r in results if "changed" in r]
             if results:
-                rows.append((name, *map(_span, (*counts, changed))))
+                rows.append((name, *map(_span, (*counts, changed_counts))))
         heads = ("injection", "stays scored", "labelled", "of them changed")
         note = (
             "Labelled beside changed stays are their neighbours. Two numbers are the least and the most of all seeds."

@@ -100,10 +100,18 @@ def busiest_days(data: Dataset, span: int) -> int:
 
 
 #: What is compared where anomalies are labelled, unless somebody names methods.
-COMPARED = ("visit-rate", "distance", "transformer", "sensitive-hue", "ustad-plain", "ustad-quick", "ustad-default")
+USUAL_METHODS = (
+    "visit-rate",
+    "distance",
+    "transformer",
+    "sensitive-hue",
+    "ustad-plain",
+    "ustad-quick",
+    "ustad-default",
+)
 BENCHMARKS = {
-    "numosim": Benchmark("detection", "NUMOSIM-LA as published", prepare_numosim, COMPARED, chooses_agents=True),
-    "urban-anomalies": Benchmark("detection", "Urban Patterns of Life, Atlanta", prepare_urban, COMPARED),
+    "numosim": Benchmark("detection", "NUMOSIM-LA as published", prepare_numosim, USUAL_METHODS, chooses_agents=True),
+    "urban-anomalies": Benchmark("detection", "Urban Patterns of Life, Atlanta", prepare_urban, USUAL_METHODS),
     "geolife": Benchmark("injections", "GeoLife with the paper's six injections", prepare_geolife),
 }
 
@@ -117,11 +125,11 @@ def check_agents(name: str, agents: int | None) -> None:
 
 def choose_methods(name: str, text: str | None) -> list[str]:
     """The methods of a list with commas between, in that order; those of the benchmark where there is no list."""
-    known = find_methods(BENCHMARKS[name].experiment)
-    methods = list(BENCHMARKS[name].methods or known) if text is None else [word.strip() for word in text.split(",")]
+    choices = find_methods(BENCHMARKS[name].experiment)
+    methods = list(BENCHMARKS[name].methods or choices) if text is None else [word.strip() for word in text.split(",")]
     for method in methods:
-        if method not in known:
+        if method not in choices:
             raise ConfigError(
-                f"--methods: {name} has no '{method}'; choose among {', '.join(known)}, or leave the option out"
+                f"--methods: {name} has no '{method}'; choose among {', '.join(choices)}, or leave the option out"
             )
     return methods
