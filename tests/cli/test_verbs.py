@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from one_call import run
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from ustad.cli import app
@@ -161,11 +162,18 @@ def test_scores_without_labels_cannot_be_evaluated_and_that_is_said(capsys, town
     assert "--labels" in err
 
 
-@pytest.mark.parametrize("verb", [c.name or c.callback.__name__ for c in app.registered_commands])
-def test_every_verb_has_help_with_an_example(verb):
-    result = CliRunner().invoke(app, [verb, "--help"])
+def find_verbs(group=get_command(app), words=()):
+    """The words that call each verb, those of groups such as `lab` too."""
+    for name, command in group.commands.items():
+        yield from find_verbs(command, (*words, name)) if hasattr(command, "commands") else [(*words, name)]
+
+
+@pytest.mark.parametrize("words", list(find_verbs()), ids=" ".join)
+def test_every_verb_has_help_with_an_example_of_itself(words):
+    result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0
     assert "Example" in result.output
+    assert f"ustad {' '.join(words)}" in " ".join(result.output.split("Example")[1].split())
 
 
 def test_help_is_quick_because_nothing_heavy_is_imported():

@@ -1,10 +1,29 @@
-"""The preset `paper` is what the page about the method says it is, setting by setting."""
+"""The preset `paper` is what the page about the method says it is, setting by setting and departure by departure."""
 
 import re
+from functools import cache
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
 
 from ustad.config import Config, describe_settings
 from ustad.config.setting_fields import flatten
+from ustad.events.encoder import Encoder
+from ustad.events.windows import EventTensors, make_queries, make_windows
+from ustad.network.dual_transformer import DualTransformer, build_network
+from ustad.network.inference import sampling
+from ustad.network.inference.neighbours import APPROXIMATE_ABOVE, EXACT_LIMIT
+from ustad.network.inference.paper_network import PaperNetwork, sample_queries
+from ustad.network.inference.sampling import embed_events, passes_for, sample
+from ustad.network.training.masked_step import Stepper
+from ustad.network.training.optimise import use_bf16
+from ustad.network.training.validation import validate
+from ustad.paper_fitting import make_causal
+from ustad.schema import Feature, mobility_schema
+from ustad.scoring.paper_judge import PaperJudge
 
 PAGE = Path(__file__).parents[2] / "docs" / "method.md"
 #: Settings of the paper's network that the paper says nothing of; the table of departures does where it matters.
@@ -30,10 +49,150 @@ def test_the_page_names_every_setting_of_the_preset_with_its_value():
     assert of_network == set(told) | SILENT
 
 
+@cache
+def departures() -> dict[str, str]:
+    """What stands under "here", by point."""
+    return {point: here for point, _, here, _ in table("| point | paper | here | why |")}
+
+
 def test_every_point_that_is_not_as_printed_is_a_row_of_departures():
-    points = {row[0] for row in table("| point | paper | here | why |")}
     assert {
         "scale of numbers", "rate after the start", "mask token", "day of the week", "trip vectors in the score",
         "early stopping", "validation", "learning rate of embeddings", "gradient clipping", "masks",
-    } <= points  # fmt: skip
+    } <= set(departures())  # fmt: skip
     assert re.search(r"atan2\(mean ŷ, mean x̂\)", PAGE.read_text())
+
+
+# ---------------------------------------------------------------- departures that the code itself is asked about
+SMALL = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 2, "model.trips": "none", "scoring.samples": 3,
+    "scoring.neighbours": 2, "training.acceleration": "auto",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def week(town) -> pa.Table:
+    return town.events.slice(0, 120)
+
+
+def make_source(week: pa.Table, **changes: object) -> PaperNetwork:
+    """The preset on a small network with its first weights, which dropout has no part in."""
+    config = Config.preset("paper", **{**SMALL, **changes})
+    encoder = Encoder.fit(week, mobility_schema(), config.model.scaling)
+    return PaperNetwork(build_network(encoder.fields, config).eval(), encoder, config, None)
+
+
+def ask(source: PaperNetwork, week: pa.Table):
+    arrays = source.encoder.encode(week)
+    window = source.config.window
+    return arrays, make_queries(arrays, make_windows(arrays, window), window)
+
+
+def test_dropout_moves_samples_but_neither_the_neighbours_nor_validation(week):
+    embeddings, samples, losses = [], [], []
+    for rate in (0.05, 0.5):
+        source = make_source(week, **{"model.dropout": rate})
+        arrays, queries = ask(source, week)
+        tensors = EventTensors(arrays)
+        embeddings.append(embed_events(source.network.train(), tensors, queries, visible=False))
+        samples.append(sample(source.network, tensors, queries, source.encoder, samples=3, seed=7).matrix("eu"))
+        losses.append(validate(source.network.train(), tensors, queries, source.config).total)
+    np.testing.assert_array_equal(*embeddings)
+    assert losses[0] == losses[1]
+    assert np.abs(samples[0] - samples[1]).max() > 1e-6
+    assert "without dropout" in departures()["embedding for the neighbours"]
+    assert "without dropout" in departures()["validation"]
+
+
+def precisions(network: DualTransformer, device: str) -> set[torch.dtype]:
+    """What the maps of all blocks compute in when such a device scores."""
+    passes = passes_for(network, torch.device(device))
+    blocks = (*passes.feature_blocks, *passes.event_blocks)
+    assert len(blocks) == 3
+    return {linear.weight.dtype for b in blocks for linear in (b.qkv, b.query, b.key_value, b.out, b.up, b.down)}
+
+
+def test_blocks_on_a_gpu_train_in_bf16_and_score_in_fp16_and_heads_are_fp32(week, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    source = make_source(week)
+    assert use_bf16(source.config.training, torch.device("cuda"))
+    assert precisions(source.network, "cuda") == {torch.float16}
+    assert precisions(source.network, "cpu") == {torch.float32}
+    assert source.network.decode(torch.zeros(1, 8, dtype=torch.float16)).mean.dtype == torch.float32
+    row = departures()["precision"]
+    assert "training has bf16 and scoring fp16 in the blocks of both levels" in row
+    assert "Heads and losses are fp32, as are validation and embeddings for the neighbours" in row
+
+
+def test_embeddings_for_the_neighbours_are_fp32_and_what_overflows_is_sampled_again_so(week, monkeypatch):
+    source = make_source(week)
+    arrays, queries = ask(source, week)
+    tensors, asked, plain = EventTensors(arrays), [], sampling.passes_for
+
+    def passes(network, device, precision="auto"):
+        asked.append(precision)
+        return plain(network, device, "fp32")
+
+    monkeypatch.setattr(sampling, "passes_for", passes)
+    embed_events(source.network, tensors, queries, visible=False)
+    assert set(asked) == {"fp32"}
+    asked.clear()
+    with torch.no_grad():
+        source.network.masked_token.fill_(torch.inf)
+    sample(source.network, tensors, queries, source.encoder, samples=2, seed=7)
+    assert list(dict.fromkeys(asked)) == ["auto", "fp32"]
+    assert "overflows is repeated in fp32" in departures()["precision"]
+
+
+def test_losses_of_starts_and_lengths_that_nobody_observed_are_smaller_than_of_others(week):
+    source, losses = make_source(week), []
+    gaps = pa.array(np.full(len(week), 3600.0))
+    for name in ("start_gap_s", "end_gap_s"):
+        week = week.drop_columns([name]) if name in week.column_names else week
+    for events in (week, week.append_column("start_gap_s", gaps).append_column("end_gap_s", gaps)):
+        samples, _ = sample_queries(source, *ask(source, events))
+        losses.append({name: term.loss for name, term in samples.terms.items()})
+    for name, loss in losses[0].items():
+        if name in ("start", "duration"):
+            assert (losses[1][name] <= loss).all()
+            assert (losses[1][name] < loss).any()
+        else:
+            np.testing.assert_array_equal(losses[1][name], loss)
+    assert "`start_gap_s`" in departures()["starts and lengths that nobody observed"]
+
+
+def test_a_step_of_training_is_one_pass_and_its_loss_has_as_many_draws_as_scoring_has_samples(week):
+    source, passes = make_source(week), []
+    source.network.norm.register_forward_hook(lambda *_: passes.append(1))
+    arrays = source.encoder.encode(week)
+    windows, tensors = make_windows(arrays, source.config.window), EventTensors(arrays)
+    start, stop = (torch.from_numpy(ends[:4]) for ends in (windows.start, windows.stop))
+    batch = tensors.batch(start, stop, int((stop - start).max()))
+    Stepper(source.network, source.config.training, dense=False)(batch, 64)
+    assert passes == [1]
+    assert source.config.training.noise_samples == Config.preset("paper").scoring.samples
+    assert departures()["T in the training loss"].startswith("one pass, T draws")
+
+
+def test_a_live_score_sees_nothing_later_and_is_not_ranked(week):
+    calibration = object()
+    judge = PaperJudge(make_source(week), calibration, by_rank=True)
+    live = make_causal(judge)
+    assert (live.source.config.window.mode, live.by_rank, live.calibration) == ("past", False, calibration)
+    assert departures()["live scores"] == "windows end with the event; percentiles of the calibrating week"
+
+
+def test_numbers_in_the_table_of_departures_are_those_of_the_code():
+    config, here = Config.preset("paper"), departures()
+    limits = (
+        f"{EXACT_LIMIT['cpu'] // 10**6} million",
+        f"live {APPROXIMATE_ABOVE:,}",
+        f"{EXACT_LIMIT['cuda'] // 10**6} million",
+    )
+    assert all(words in here["search for neighbours"] for words in limits)
+    assert config.extraction.join
+    assert f"within {config.extraction.distance_m:.0f} m" in here["stays from GPS"]
+    assert f"two of {config.model.trip_size}," in here["trip vectors"]
+    assert f"{Feature.max_categories:,} most frequent" in here["`unknown` category"]
+    assert f"({config.window.max_events})" in here["long windows"]
+    assert f"norm {config.training.clip_norm:.0f}" in here["gradient clipping"]

@@ -142,7 +142,8 @@ class Config:
         return text
 
 
-#: What each preset changes against the defaults. `paper` is the paper to the letter.
+#: What each preset changes against the defaults. `paper` has the paper's settings; docs/method.md lists where network
+#: and score depart from the paper.
 PRESETS: dict[str, dict[str, Any]] = {
     "best": {
         "model.network": "memory",

@@ -42,7 +42,8 @@ def categorical_nll(
     """-log of the mean over T of softmax(u + σ ε_t) at the true class: [..., C], target [...] -> [...].
 
     `noise` is ε itself [T, ..., C], or (T, generator) to draw it. Without σ it is plain cross-entropy. The paper
-    prints the loss without its minus sign. Both sums run in log space, so nothing over- or underflows.
+    prints the loss without its minus sign. Both sums run in log space, so nothing over- or underflows. Departure from
+    the paper, which samples the parameters for each t too: u and σ are of one pass.
     """
     if log_sigma is None:
         return -torch.take_along_dim(logits.log_softmax(dim=-1), target[..., None], dim=-1)[..., 0]

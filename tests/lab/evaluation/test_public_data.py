@@ -1,5 +1,6 @@
 """Public benchmarks from files of the layouts that are published, made here in small."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from ustad import __version__
 from ustad.cli import main
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
+from ustad.lab.evaluation import experiments
 from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
 from ustad.lab.evaluation.sources import open_source
 from ustad.lab.red_team import inject
@@ -142,14 +145,80 @@ def test_a_missing_file_of_urban_anomalies_is_named(tmp_path):
         BENCHMARKS["urban-anomalies"].prepare(tmp_path, tmp_path / "keep", None, 7)
 
 
-def test_the_verb_goes_from_published_files_to_a_table_of_every_method(tmp_path, capsys):
-    out = tmp_path / "results"
-    words = ["--data", numosim(tmp_path / "la"), "--out", out, "--work", tmp_path / "work", "--device", "cpu"]
+def benchmark(capsys, place: Path, name: str, data: Path, *options: object) -> tuple[int, str, str]:
+    """One run of the verb: exit code, standard output and standard error."""
+    words = ["--data", data, "--out", place / "results", "--work", place / "work", "--device", "cpu"]
     with pytest.raises(SystemExit) as stop:
-        main(["lab", "benchmark", "numosim", "--methods", "visit-rate,distance", *map(str, words)])
-    assert stop.value.code == 0, capsys.readouterr().err
-    table = (out / "table.md").read_text()
+        main([str(word) for word in ("lab", "benchmark", name, *words, *options)])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_the_verb_goes_from_published_files_to_a_table_of_every_method(tmp_path, capsys):
+    code, told, err = benchmark(
+        capsys, tmp_path, "numosim", numosim(tmp_path / "la"), "--methods", "visit-rate,distance"
+    )
+    assert code == 0, err
+    table = (tmp_path / "results" / "table.md").read_text()
+    assert told.strip() == table.strip()
     rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if line.startswith("| ")]
     assert [rows.count(name) for name in ("visit rate", "distance to own places")] == [2, 2]  # once more three ways
-    assert table.startswith(f"# {BENCHMARKS['numosim'].title}: Detection")
-    assert str(tmp_path) not in (out / "detection.jsonl").read_text()  # no line says where the files were
+    assert table.startswith(f"# {BENCHMARKS['numosim'].title}\n")
+    assert "## Detection, numosim" in table
+    lines = (tmp_path / "results" / "detection.jsonl").read_text()
+    assert str(tmp_path) not in lines  # no line says where the files were
+
+
+def test_the_table_says_what_it_takes_to_cite_it(tmp_path, capsys):
+    options = ("--methods", "visit-rate", "--seeds", 2)
+    assert benchmark(capsys, tmp_path, "numosim", numosim(tmp_path / "la"), *options)[0] == 0
+    facts = (tmp_path / "results" / "table.md").read_text().splitlines()[2]
+    scored, odd = AGENTS * (DAYS - TEST) * 2, len([i for i in range(AGENTS * (DAYS - TEST) * 2) if i % 7 == 0])
+    assert f"Data: {AGENTS} people, {AGENTS * DAYS * 2} stays." in facts
+    assert f"Scored: {AGENTS} people, 1 of them anomalous." in facts
+    assert f"Scored: {scored} stays, " in facts
+    assert 0 < int(facts.split(f"Scored: {scored} stays, ")[1].split()[0]) <= odd
+    assert "Seeds: 7, 8." in facts
+    assert f"ustad {__version__}," in facts
+
+
+def made_up_injections(models, kind, method="ustad-plain"):
+    """What a cell of injections says, without a network: AUROC .9 of our preset and .7 of the paper's scores."""
+    names, auroc = (("score",), 0.9) if method == "ustad-default" else (("loss", "eu", "knn", "loss_knn"), 0.7)
+    scores = {"scores": {how: {"auroc": auroc, "ap": 0.1} for how in names}}
+    return {"n": 1200, "positives": 30, **scores, "incidents": scores, "changed": {"positives": 20, **scores}}
+
+
+def test_the_table_of_geolife_has_our_preset_beside_the_papers_scores(tmp_path, capsys, monkeypatch):
+    made_up = replace(experiments.EXPERIMENTS["injections"], run=made_up_injections)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "injections", made_up)
+    data = geolife(tmp_path / "Data")
+    code, told, err = benchmark(capsys, tmp_path, "geolife", data)
+    assert code == 0, err
+    assert "Data: 2 people, " in told
+    counts, best = (part.splitlines() for part in told.split("\n## ") if "Stays scored" in part or "`best`" in part)
+    assert "| swap | 1,200 | 30 | 20 |" in counts
+    rows = [line.split(" | ") for line in best if line.startswith("| swap")]
+    assert rows[0][1:5] == ["0.700", "0.100", "0.900", "0.100"]
+    code, told, _ = benchmark(capsys, tmp_path / "one", "geolife", data, "--methods", "ustad-default")
+    assert code == 0
+    assert "0.900" in told
+    assert "0.700" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("geolife", ("--methods", "visit-rate"), ("visit-rate", "ustad-plain, ustad-default")),
+        ("numosim", ("--methods", "visit-rate,mlp"), ("'mlp'", "leave the option out")),
+        ("geolife", ("--agents", 5), ("--agents 5", "leave the option out", "numosim")),
+        ("urban-anomalies", ("--agents", 5), ("--agents 5", "leave the option out", "numosim")),
+    ],
+)
+def test_a_setting_that_a_benchmark_does_not_use_is_refused_before_anything_is_read(
+    tmp_path, capsys, name, options, words
+):
+    code, _, err = benchmark(capsys, tmp_path, name, tmp_path / "nowhere", *options)
+    assert code == 1
+    assert len(err.strip().splitlines()) == 1
+    assert all(word in err for word in words)
+    assert "nowhere" not in err

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from ustad.cli.shared import ConfigOption, DeviceOption, JsonOption, OnErrorOption, OutOption, SetOption
+from ustad.cli.shared import DeviceOption, JsonOption, OnErrorOption, OutOption
 from ustad.cli.train import DataArgument, SchemaOption, TimezoneOption, show_model
 from ustad.config import Config, ConfigError, read_yaml
 
@@ -27,11 +27,17 @@ _DETECTOR_ONLY = {
 
 def train(
     data: DataArgument,
-    method: Annotated[str, typer.Option("--method", help="One of `ustad lab methods`.")],
+    method: Annotated[str, typer.Option("--method", help="What to train: one of `ustad lab methods`.")],
     out_: OutOption = Path("runs/model"),
-    config: ConfigOption = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="A YAML file of the method's settings; what it leaves out has its default."),
+    ] = None,
     *,
-    set_: SetOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change one setting of the method: --set width=128. May be repeated."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")
     ] = None,

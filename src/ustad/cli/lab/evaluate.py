@@ -18,9 +18,11 @@ EVENT_KEY = "event_key"
 def evaluate(
     scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="A table of labels. By default the data directory's own.")
+        Path | None, typer.Option("--labels", help="A table of labels; by default those of the data that were scored.")
     ] = None,
-    baselines: Annotated[bool, typer.Option(help="Compare with two simple baselines: random and visit rate.")] = True,
+    baselines: Annotated[
+        bool, typer.Option(help="Show two simple baselines beside them: random and visit rate.")
+    ] = True,
     json: JsonOption = False,
 ) -> None:
     """Compare scores with labels: AUROC and average precision of events and agents.

@@ -21,62 +21,82 @@ def experiment(
     name: Annotated[
         str,
         typer.Argument(
-            help="prediction, detection, uncertainty, scores, injections, epistemic, cases (several with commas "
-            "between), all (those seven), or gps: detection from true stays and from what phones record of the same "
-            "people."
+            help="prediction, detection, uncertainty, scores, injections, epistemic or cases; several with commas "
+            "between; all: those seven; gps: detection from true stays, and from what phones record of the same people."
         ),
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(
             "--data",
-            help="A preset (numosim-la, simla, simjordan), a preset with its size (numosim-la:20000), "
-            "pol_atl=DIRECTORY, or a data directory. May be repeated; the three presets by default, "
-            "for gps town and numosim-la:1000.",
+            help="What to run on: a preset (numosim-la, simla, simjordan), one with its number of people "
+            "(numosim-la:20000), pol_atl=DIRECTORY, or a data directory; by default the three presets, for gps town "
+            "and numosim-la:1000. May be repeated.",
         ),
     ] = None,
-    results: Annotated[Path, typer.Option("--out", "-o", help="Where the result files go.")] = Path("results/run"),
+    results: Annotated[
+        Path, typer.Option("--out", "-o", help="Where result files, tables, figures and page go.")
+    ] = Path("results/run"),
     seeds: Annotated[
         str,
         typer.Option(
-            help="1-5 or 1,4,9: these seeds, each with other simulated people. A number alone: so many seeds of "
-            "training from 7 on, with the people of --data-seed."
+            help="1-5 or 1,4,9: run with these seeds, each with other simulated people; a number alone: train so many "
+            "times, with seeds from 7 on, on the people of --data-seed."
         ),
     ] = "1-5",
     *,
     methods: Annotated[
         str | None,
-        typer.Option(help="Only cells of these methods, in this order, with commas between: ustad-plain,transformer."),
+        typer.Option(help="Run these methods alone, in this order, with commas between: ustad-plain,transformer."),
     ] = None,
     size: Annotated[
         str,
         typer.Option(
-            help="paper: the paper's networks, trained until validation stands still; large: the same in batches of "
-            "512, for tens of thousands of agents; small or tiny networks."
+            help="paper: networks as in the paper, trained until validation stands still; large: the same in batches "
+            "of 512, for tens of thousands of people; small or tiny: networks to try it with."
         ),
     ] = "paper",
     search: Annotated[
-        int, typer.Option(min=0, help="Choose each deep method's settings by so many trials on validation loss alone.")
+        int,
+        typer.Option(
+            min=0,
+            help="Try so many settings of each deep method and keep those with the least validation loss; 0: none.",
+        ),
     ] = 0,
     category_weight: Annotated[
-        float | None, typer.Option(help="λ, the weight of kinds against numbers in USTAD's loss; else the method's.")
+        float | None,
+        typer.Option(
+            help="Weigh kinds of place against numbers in USTAD's loss by this λ; by default as the method does."
+        ),
     ] = None,
     tries: Annotated[
         list[str] | None,
         typer.Option(
             "--try",
-            help="Run with these settings of the methods instead, for development seeds (100 and more): width=128 or "
-            "category_weight=5,learning_rate=0.001. May be repeated; `as-is` are those without a change.",
+            help="On development seeds (100 and more), run with other settings of the methods: width=128 or "
+            "category_weight=5,learning_rate=0.001; `as-is` changes nothing. May be repeated.",
         ),
     ] = None,
     past: Annotated[
-        bool, typer.Option("--past/--no-past", help="Also run with windows that show nothing later than the event.")
+        bool,
+        typer.Option(
+            "--past/--no-past", help="Run detection again with windows that show nothing later than the event."
+        ),
     ] = True,
-    agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
-    days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
-    anomalous_share: Annotated[float | None, typer.Option(help="Share of anomalous agents to simulate.")] = None,
-    data_seed: Annotated[int, typer.Option(help="Seed of the simulated data.")] = 11,
-    work: Annotated[Path, typer.Option(help="Where data and models are kept between runs.")] = Path("runs/experiments"),
+    agents: Annotated[
+        int | None, typer.Option(help="Simulate so many people; by default as many as the preset has.")
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(help="Simulate so many days; by default as many as the preset has.")
+    ] = None,
+    anomalous_share: Annotated[
+        float | None,
+        typer.Option(help="Simulate so large a share of anomalous people, between 0 and 1; by default the preset's."),
+    ] = None,
+    data_seed: Annotated[int, typer.Option(help="Seed of the simulated people, where --seeds does not give one.")] = 11,
+    work: Annotated[Path, typer.Option(help="Where simulated data and trained models are kept between runs.")] = Path(
+        "runs/experiments"
+    ),
     device: DeviceOption = "auto",
     workers: Annotated[
         int, typer.Option(min=1, help="How many processes run at the same time; they share the models to fit.")
@@ -89,19 +109,25 @@ def experiment(
         typer.Option(min=0.0, help="Begin to train no further network after so many minutes; those begun may end."),
     ] = None,
     fit_minutes: Annotated[
-        float, typer.Option(min=0.0, help="Train no network for longer; results say which were cut. 0: no limit.")
+        float,
+        typer.Option(
+            min=0.0, help="Stop training each network after so many minutes and say so in the results; 0: never."
+        ),
     ] = 0.0,
     cut_again: Annotated[
-        bool, typer.Option("--cut-again", help="Also run cells again whose training was cut by a limit of time.")
+        bool, typer.Option("--cut-again", help="Run cells again whose training a limit of time had cut.")
     ] = False,
     figures_only: Annotated[
         bool, typer.Option("--figures-only", help="Run nothing; write tables, figures and page again.")
     ] = False,
     cells_only: Annotated[bool, typer.Option("--cells-only", help="Write result files only; draw nothing.")] = False,
-    page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Where figures go; else OUT/figures.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the page to this file instead of OUT/results.md.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Write figures to this directory instead of OUT/figures.")
+    ] = None,
     also: Annotated[
-        list[Path] | None, typer.Option("--also", help="A further result directory for the page. May be repeated.")
+        list[Path] | None,
+        typer.Option("--also", help="Show the results of this directory on the page too. May be repeated."),
     ] = None,
 ) -> None:
     """Run an experiment, and write its tables, figures and page. Finished cells are not run again.

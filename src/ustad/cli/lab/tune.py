@@ -27,9 +27,11 @@ def tune(
     context: typer.Context,
     data: DataArgument,
     out_: OutOption = Path("runs/tune"),
-    trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings to try.")] = 50,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Try so many settings, those of a stopped search included.")
+    ] = 50,
     *,
-    method: Annotated[str, typer.Option("--method", help="A detector of `ustad lab methods`.")] = "ustad",
+    method: Annotated[str, typer.Option("--method", help="What to search: one of `ustad lab methods`.")] = "ustad",
     preset: PresetOption = "paper",
     config: ConfigOption = None,
     set_: SetOption = None,

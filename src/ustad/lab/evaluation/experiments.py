@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import torch
 
 from ustad.config import ConfigError
@@ -190,6 +191,11 @@ def plan(
     ]
 
 
+def find_methods(experiment: str) -> tuple[str, ...]:
+    """The names by which `methods` knows the cells of an experiment, in the order of the plan."""
+    return tuple(dict.fromkeys(_asked_by(options) for options in EXPERIMENTS[experiment].options))
+
+
 def _asked_by(options: dict[str, Any]) -> str:
     """The name by which `methods` knows a cell."""
     if "weeks" in options:
@@ -201,11 +207,16 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
     """One line: what was asked, what came out, how long it took and on what."""
     began, fit_seconds = time.perf_counter(), sum(models.fit_seconds.values())
     result = EXPERIMENTS[cell.experiment].run(models, **cell.options)
+    events = models.data.events
     return {
         "key": cell.key,
         "experiment": cell.experiment,
         "data": cell.source.label,
-        "source": {**cell.source.to_dict(), "events": models.data.events.num_rows},
+        "source": {
+            **cell.source.to_dict(),
+            "events": events.num_rows,
+            "people": pc.count_distinct(events["agent_id"]).as_py(),
+        },
         **cell.options,
         "seed": cell.seed,
         "budget": cell.budget.to_dict(),
@@ -297,4 +308,4 @@ def device_type(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-__all__ = ["BUDGETS", "EXPERIMENTS", "Cell", "plan", "read_results", "run_cell"]
+__all__ = ["BUDGETS", "EXPERIMENTS", "Cell", "find_methods", "plan", "read_results", "run_cell"]

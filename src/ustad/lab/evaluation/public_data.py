@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.config import ConfigError
 from ustad.dataset import Dataset, load_directory, save_directory
+from ustad.lab.evaluation.experiments import find_methods
 from ustad.lab.evaluation.sources import Source, parse_source
 from ustad.mobility.extraction import extract
 from ustad.mobility.readers import open_data
@@ -26,11 +28,14 @@ SPAN = 56
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is measured, how a table calls the data, and how the files become a source."""
+    """What is measured, how a table calls the data, how the files become a source, and whether `agents` of it can be
+    chosen. `methods` are compared where nobody names any; none: all that the experiment has."""
 
     experiment: str
     title: str
     prepare: Callable[[Path, Path, int | None, int], Source]
+    methods: tuple[str, ...] = ()
+    chooses_agents: bool = False
 
 
 def prepare_numosim(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
@@ -94,8 +99,37 @@ def busiest_days(data: Dataset, span: int) -> int:
     return int(pairs.min() + sums.argmax())
 
 
+#: What is compared where anomalies are labelled, unless somebody names methods.
+USUAL_METHODS = (
+    "visit-rate",
+    "distance",
+    "transformer",
+    "sensitive-hue",
+    "ustad-plain",
+    "ustad-quick",
+    "ustad-default",
+)
 BENCHMARKS = {
-    "numosim": Benchmark("detection", "NUMOSIM-LA as published", prepare_numosim),
-    "urban-anomalies": Benchmark("detection", "Urban Patterns of Life, Atlanta", prepare_urban),
+    "numosim": Benchmark("detection", "NUMOSIM-LA as published", prepare_numosim, USUAL_METHODS, chooses_agents=True),
+    "urban-anomalies": Benchmark("detection", "Urban Patterns of Life, Atlanta", prepare_urban, USUAL_METHODS),
     "geolife": Benchmark("injections", "GeoLife with the paper's six injections", prepare_geolife),
 }
+
+
+def check_agents(name: str, agents: int | None) -> None:
+    """Refuse a number of agents where everybody is taken."""
+    if agents is not None and not BENCHMARKS[name].chooses_agents:
+        able = " and ".join(other for other, benchmark in BENCHMARKS.items() if benchmark.chooses_agents)
+        raise ConfigError(f"--agents {agents}: {name} takes everybody; leave the option out (it is for {able})")
+
+
+def choose_methods(name: str, text: str | None) -> list[str]:
+    """The methods of a list with commas between, in that order; those of the benchmark where there is no list."""
+    choices = find_methods(BENCHMARKS[name].experiment)
+    methods = list(BENCHMARKS[name].methods or choices) if text is None else [word.strip() for word in text.split(",")]
+    for method in methods:
+        if method not in choices:
+            raise ConfigError(
+                f"--methods: {name} has no '{method}'; choose among {', '.join(choices)}, or leave the option out"
+            )
+    return methods

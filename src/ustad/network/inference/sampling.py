@@ -146,7 +146,7 @@ def embed_events(
 ) -> np.ndarray:
     """The event-level hidden state of every query's event, for the neighbours: float32 [Q, D].
 
-    A decision of ours: the network without dropout (one pass), so that distances carry no sampling noise. With the
+    Departure from the paper: one pass without dropout, so that distances carry no sampling noise. With the
     target visible, events that share a slice share the pass.
     """
     budget = budget or Budget.of(tensors.device, network.config.width)

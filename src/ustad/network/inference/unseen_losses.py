@@ -1,7 +1,8 @@
 """Losses of starts and durations that nobody saw: by the point of their interval that is nearest to what was expected.
 
 In go what the samples say of events and how much earlier and later these may have begun and ended; out come error and
-loss of the two terms, no larger than before. Events that were observed keep theirs to the bit.
+loss of the two terms, no larger than before. Events that were observed keep theirs to the bit. Departure from the
+paper, which speaks of no time that nobody observed.
 """
 
 from __future__ import annotations
