@@ -33,7 +33,7 @@ ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods
     --device cuda --out results/search --cells-only                       the search of λ, once for each λ
 ustad lab experiment detection,prediction,scores --data numosim-la:5000 --seeds 101-101 --size large --no-past \\
     --methods ustad-plain --try as-is --try category_weight=5 --out results/search --cells-only         what was tried
-ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-3 --size large --no-past \\
+ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-5 --size large --no-past \\
     --device cuda --out results/large --cells-only
 ustad lab experiment detection,prediction,scores --data simla:5000 --data simjordan:5000 --data town:5000 --seeds 1-5 \\
     --size large --no-past --device cuda --out results/sets --cells-only
