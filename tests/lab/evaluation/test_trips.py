@@ -99,7 +99,17 @@ def test_the_table_of_trips_pairs_the_same_people_and_the_other_tables_have_none
     results = read_results(tmp_path)
     assert [x["method"] for x in results["detection"]] == ["transformer", "transformer", "ustad-none"]
     (table,) = trip_tables(results, "detection")
+    assert "CPU" not in table.note
     assert [row[:4] for row in table.rows] == [
         ("Transformer", "1", "0.500 → 0.600", "0.050 → 0.060"),
         ("USTAD-none", "1", "0.700 → 0.800", "0.070 → 0.080"),
     ]
+
+
+def test_a_network_that_was_trained_on_another_machine_than_its_pair_is_named(tmp_path):
+    lines = [line("transformer", 1, 0.5, device="cuda"), line("transformer-trips", 1, 0.6, device="cpu")]
+    lines += [line("ctle", 1, 0.5, device="cpu"), line("ctle-trips", 1, 0.6, device="cpu")]
+    for one in lines:
+        append_line(tmp_path / "detection.jsonl", one)
+    (table,) = trip_tables(read_results(tmp_path), "detection")
+    assert table.note.endswith("On a CPU in fp32, and without trips on a GPU in bf16: Transformer with trips.")

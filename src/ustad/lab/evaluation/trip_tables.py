@@ -40,10 +40,20 @@ def trip_tables(results: Results, experiment: str) -> list[Table]:
             f"{TITLES[experiment]}, {data}",
             ("method", "data sets", *(_detection_heads() if experiment == "detection" else _prediction_heads())),
             tuple(_rows(results[experiment], with_trips, experiment, data)),
-            NOTE,
+            NOTE + _say_machines(select_lines(results[experiment], data=data), select_lines(with_trips, data=data)),
         )
         for data in sets(with_trips)
     ]
+
+
+def _say_machines(without: list[Line], with_trips: list[Line]) -> str:
+    """A sentence where networks with trips were trained on another kind of machine than those without."""
+    names = dict.fromkeys(x["method"] for x in with_trips if x.get("device") == "cpu")
+    plain = {WITH_TRIPS.get(name, name.removesuffix("-trips")): NAMES[name] for name in names}
+    on_gpu = {x["method"] for x in without if x.get("device") == "cuda"}
+    names_apart = [name for method, name in plain.items() if method in on_gpu]
+    words = f" On a CPU in fp32, and without trips on a GPU in bf16: {', '.join(names_apart)}."
+    return words if names_apart else ""
 
 
 def _rows(without: list[Line], with_trips: list[Line], experiment: str, data: str) -> Iterator[tuple[str, ...]]:
