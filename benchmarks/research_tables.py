@@ -8,6 +8,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from marked_pages import DOCS, table, write
+from small_experiments import say_duration
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.result_tables import Line
 from ustad.lab.evaluation.stopping import has_ended
@@ -91,7 +92,7 @@ def _limit(line: Line) -> str:
     )
 
 
-BLOCKS = {"in short": in_short, "numosim": on_numosim, "public data": on_public_data}
+BLOCKS = {"in short": in_short, "numosim": on_numosim, "public data": on_public_data, "small": say_duration}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ Finished cells are not run again, so a run that was stopped goes on; `--figures-
 from the files alone.
 
 ```
-make experiments-small                                                    10 minutes of processor time
+make experiments-small                                                    all seven at a small size, two CPU cores
 ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 12 --device cuda --out results/paper --cells-only
 ustad lab experiment all … --cut-again --begin-minutes 5 --minutes 6      what a limit of time had cut, once more
 ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods ustad-plain --category-weight 5 \\
