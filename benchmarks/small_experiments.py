@@ -54,11 +54,12 @@ def say_duration() -> str:
     """A sentence for the docs."""
     told = json.loads(OUT.read_text())
     minutes, used = told["seconds"] / 60, told["cpu_seconds"] / 60
+    cores, load, cells = told["hardware"]["cores"], told["load_at_start"], told["cells"]
+    verdict = met(minutes, MOST_MINUTES, at_least=False)
     return (
-        f"Every table comes out, of two sets of 40 people for each data set: {told['cells']} cells and {told['tables']} "
-        f"tables in {minutes:.1f} minutes by the\nclock ({used:.1f} of processor time, {told['hardware']['cores']} cores "
-        f"at a load of {told['load_at_start']:g}); {MOST_MINUTES:g} are asked "
-        f"({met(minutes, MOST_MINUTES, at_least=False)})."
+        f"Every table comes out, of two sets of 40 people for each data set: {cells} cells and {told['tables']} tables in\n"
+        f"{minutes:.1f} minutes by the clock ({used:.1f} of processor time, {cores} cores at a load of {load:g}). "
+        f"At most {MOST_MINUTES:g} are asked: {verdict}."
     )
 
 
