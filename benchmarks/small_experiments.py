@@ -57,7 +57,7 @@ def say_duration() -> str:
     cores, load, cells = told["hardware"]["cores"], told["load_at_start"], told["cells"]
     verdict = met(minutes, MOST_MINUTES, at_least=False)
     return (
-        f"Every table comes out, of two sets of 40 people for each data set: {cells} cells and {told['tables']} tables in\n"
+        f"All tables come out, of two sets of 40 people for each data set: {cells} cells, {told['tables']} tables, in\n"
         f"{minutes:.1f} minutes by the clock ({used:.1f} of processor time, {cores} cores at a load of {load:g}). "
         f"At most {MOST_MINUTES:g} are asked: {verdict}."
     )
