@@ -76,7 +76,7 @@ def draw_curves(plt: Any, curves: Curves) -> Any:
         axis.set_title(_title(method, runs), fontsize=SMALL)
         axis.xaxis.get_major_locator().set_params(integer=True)
     figure.supxlabel("training (epochs)", fontsize=SMALL)
-    figure.supylabel("validation loss (each method's own units)", fontsize=SMALL)
+    figure.supylabel("validation loss\n(each method's own units)", fontsize=SMALL)
     return figure
 
 
