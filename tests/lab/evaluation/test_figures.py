@@ -8,9 +8,11 @@ import pytest
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.case_figures import case_colours, draw_case
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
-from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
-from ustad.lab.evaluation.figures import _against_first, _classes, _count_range, plan_figures
+from ustad.lab.evaluation.figures import plan_figures
+from ustad.lab.evaluation.method_styles import FAMILIES, family, style_of
+from ustad.lab.evaluation.uncertainty_figures import against_first, draw_classes, draw_training_size
 
 pytest.importorskip("matplotlib")
 
@@ -146,7 +148,7 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
     captions = {name: caption for figures in found.values() for name, caption in figures}
     one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-novel-all-events"}
     assert {name for name, caption in captions.items() if "seed 8" in caption} == one_seed
-    assert "mean over seeds" in captions["rejection-town"]
+    assert "deviation over seeds" in captions["rejection-town"]
 
 
 def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
@@ -162,8 +164,8 @@ def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
 
 def test_without_kinds_of_place_their_figure_is_empty_but_drawn(plt):
     lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": []}}]
-    (axis,) = _classes(plt, lines).axes
-    assert axis.get_xlabel() == "mean EU of the kind of place, nats"
+    (axis,) = draw_classes(plt, lines).axes
+    assert axis.get_xlabel() == "mean EU of the kind of place (nats)"
     assert not axis.texts
 
 
@@ -171,7 +173,7 @@ def test_places_of_unknown_kind_are_no_kind_of_place(plt):
     kinds = [("house", 90, 0.9, 0.5), (UNKNOWN, 50, 0.0, 1.5), ("shop", 10, 0.2, 2.5)]
     rows = [{"class": kind, "n": n, "accuracy": right, "eu": eu} for kind, n, right, eu in kinds]
     lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": rows}}]
-    (axis,) = _classes(plt, lines).axes
+    (axis,) = draw_classes(plt, lines).axes
     assert [text.get_text() for text in axis.texts] == ["house", "shop"]
     assert axis.collections[0].get_offsets().tolist() == [[0.5, 90.0], [2.5, 20.0]]
 
@@ -202,12 +204,12 @@ def test_a_network_that_answers_two_questions_has_one_curve(plt):
     ]
     counts = {method: len(runs) for method, runs in curves_by_method(lines).items()}
     assert counts == {"transformer": 2, "dual-tr": 1, "lstm": 1}
-    panels = [axis for axis in draw_curves(plt, lines).axes if axis.get_title()]
+    panels = [axis for axis in draw_curves(plt, curves_by_method(lines)).axes if axis.get_title()]
     assert [axis.get_title() for axis in panels] == [
-        "Transformer, n = 2, 2 ended", "Dual-Tr, n = 1, 1 ended", "LSTM, n = 1, 1 ended"
+        "Transformer\nn = 2, 2 ended", "Dual-Tr\nn = 1, 1 ended", "LSTM\nn = 1, 1 ended"
     ]  # fmt: skip
-    assert panels[0].lines[0].get_color() == COLOURS[FAMILIES["deep"]]
-    assert panels[1].lines[0].get_color() == COLOURS[FAMILIES["ustad"]]
+    assert panels[0].lines[0].get_color() == style_of("transformer").colour
+    assert panels[1].lines[0].get_color() == style_of("ustad-none").colour  # the same network
 
 
 def test_uncertainty_by_weeks_is_against_the_same_seeds_first_week():
@@ -215,11 +217,15 @@ def test_uncertainty_by_weeks_is_against_the_same_seeds_first_week():
         return {"seed": seed, "weeks": weeks, "result": {"terms": {"x": {"au": 1.0, "eu": eu}}}}
 
     lines = [line(1, 1, 4.0), line(1, 3, 1.0), line(2, 1, 2.0), line(2, 2, 3.0), line(2, 3, 1.0), line(3, 3, 9.0)]
-    ratios = _against_first(lines, [1, 2, 3], "x", "eu")
+    ratios = against_first(lines, [1, 2, 3], "x", "eu")
     assert np.array_equal(ratios, [[1.0, np.nan, 0.25], [1.0, 1.5, 0.5]], equal_nan=True)
-    assert not len(_against_first(lines, [1, 2, 3], "y", "eu"))
+    assert not len(against_first(lines, [1, 2, 3], "y", "eu"))
 
 
-def test_a_figure_says_where_methods_have_fewer_data_sets_than_others():
-    lines = [{"method": "ustad-plain", "seed": 1}, *({"method": "distance", "seed": seed} for seed in (1, 2, 3))]
-    assert (_count_range(lines), _count_range(lines[1:])) == ("1 to 3", "3")
+def test_ticks_of_weeks_say_how_many_data_sets_each_mean_is_of(plt):
+    def line(seed, weeks):
+        return {"seed": seed, "weeks": weeks, "result": {"terms": {"x": {"au": 1.0 + seed, "eu": 2.0 / weeks}}}}
+
+    lines = [line(1, 1), line(2, 1), line(3, 1), line(1, 3), line(2, 3), line(9, 3)]  # the last has nothing to compare
+    ticks = [label.get_text() for label in draw_training_size(plt, lines).axes[0].get_xticklabels()]
+    assert ticks == ["1\nn = 3", "3\nn = 2"]

@@ -1,31 +1,30 @@
 """Pictures of case studies: the weeks of a person with the event marked, one case a rule.
 
-In go lines of the experiment `cases`, out comes how to draw them, given matplotlib's pyplot.
+In go lines of the experiment `cases`, out come figures that are not drawn yet.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ustad.lab.evaluation.drawing import COLOURS
+from ustad.lab.evaluation.drawing import COLOURS, WIDTH, Figure
 from ustad.lab.evaluation.result_tables import Line, select_lines, sets, slug
 
 OTHER = "0.75"  # grey: kinds of place without a colour of their own
 
 
-def case_figures(lines: list[Line]) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """File name, caption and how to draw it: the first case by each rule, of the lowest seed of each data set."""
-    figures: list[tuple[str, str, Callable[[Any], Any]]] = []
+def case_figures(lines: list[Line]) -> list[Figure]:
+    """The first case by each rule, of the lowest seed of each data set."""
+    figures = []
     for data in sets(lines):
         line = min(select_lines(lines, data=data), key=lambda x: x["seed"])
         cases = {(case["kind"], case.get("among", "all events")): case for case in reversed(line["result"]["cases"])}
         for (kind, among), case in reversed(cases.items()):
             caption = f"First by the rule {kind} among {among}, {data}, seed {line['seed']}: {case_words(case)}"
             name = f"case-{slug(data)}-{slug(kind)}-{slug(among)}"
-            figures.append((name, caption, partial(draw_case, case=case)))
+            figures.append(Figure(name, caption, partial(draw_case, case=case)))
     return figures
 
 
@@ -52,27 +51,36 @@ def draw_case(plt: Any, case: dict[str, Any]) -> Any:
     colour = case_colours(case)
     days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
     tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
-    figure, axes = plt.subplots(1, 2, figsize=(9, tall))
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, tall))
     for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
         for day, low, high, word in case[part]:
             axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
-        axis.set_xlim(0, 24)
-        axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
-        axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
-        axis.set_title("before the test weeks" if part == "train" else "test weeks")
-        axis.set_ylabel("day")
-        axis.set_yticks(range(span[0], span[-1] + 1, 7))
+        _name_days(axis, part, span)
     for day, low, high, _ in case["event"]:
         axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
+    handles = _legend_patches(plt, case, colour)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(5, (len(handles) + 1) // 2))
+    return figure
+
+
+def _name_days(axis: Any, part: str, span: list[int]) -> None:
+    """Hours across, days downwards, a tick a week."""
+    axis.set_xlim(0, 24)
+    axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
+    axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
+    axis.set_yticks(range(span[0], span[-1] + 1, 7))
+    axis.set_title("one person, before the test weeks" if part == "train" else "the same person, test weeks")
+    axis.set_xlabel("local time (h)")
+    axis.set_ylabel("time since the first day (days)")
+
+
+def _legend_patches(plt: Any, case: dict[str, Any], colour: dict[str, str]) -> dict[str, Any]:
+    """What each colour and the frame stand for."""
     patch = partial(plt.Rectangle, (0, 0), 1, 1)
     handles = {word: patch(color=tint) for word, tint in colour.items()}
     if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
         handles["other"] = patch(color=OTHER)
-    handles["the event"] = patch(fill=False, edgecolor="black", linewidth=2)
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False, fontsize=7
-    )
-    return figure
+    return {**handles, "the event": patch(fill=False, edgecolor="black", linewidth=2)}
 
 
 def case_colours(case: dict[str, Any]) -> dict[str, str]:

@@ -1,42 +1,60 @@
 """Learning curves: validation loss by epoch of every network, one panel a method, one line a data set.
 
-In go results, out comes how to draw them, given matplotlib's pyplot.
+In go results, out come figures that are not drawn yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family
+from ustad.lab.evaluation.drawing import SMALL, Figure, draw_panels
 from ustad.lab.evaluation.fitted_models import SAME
+from ustad.lab.evaluation.method_styles import family, style_of
 from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
 from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, has_ended, is_of_older_rule
 
-COLUMNS = 4
-DOT = 6  # the colour of the dot at the weights that were kept
+COLUMNS = 3
+#: Panels of one figure: more would not fit a page.
+MOST_PANELS = 12
+DOT = "black"  # at the weights that were kept
+Curves = dict[str, list[dict[str, Any]]]
 
 
-def curve_figures(results: Results) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """File name, caption and how to draw it, for every data set with trainings: of detectors, then of predictors."""
+def curve_figures(results: Results) -> list[Figure]:
+    """Of every data set with trainings: networks of the baselines, then those of USTAD and our presets."""
     lines = [line for name in ("detection", "prediction") for line in results.get(name, [])]
     by_data = {data: select_lines(lines, data=data) for data in sets(lines)}
-    return [
-        (f"curves-{slug(data)}", _caption(data, own), partial(draw_curves, lines=own))
-        for data, own in by_data.items()
-        if curves_by_method(own)
-    ]
+    return [figure for data, own in by_data.items() for figure in _figures_of(data, own)]
 
 
-def _caption(data: str, lines: list[Line]) -> str:
+def _figures_of(data: str, lines: list[Line]) -> list[Figure]:
+    figures = []
+    for group, words in (("baselines", "networks of the baselines"), ("ustad", "USTAD, its variants and our presets")):
+        own = [line for line in lines if (family(line["method"]) == "deep") == (group == "baselines")]
+        curves = curves_by_method(own)
+        for part, methods in enumerate(_split(list(curves))):
+            name = f"curves-{slug(data)}-{group}{f'-{part + 1}' if part else ''}"
+            draw = partial(draw_curves, curves={method: curves[method] for method in methods})
+            figures.append(Figure(name, _caption(words, data, own), draw))
+    return figures
+
+
+def _split(methods: list[str]) -> list[list[str]]:
+    """Methods of each figure, as even as can be."""
+    parts = -(-len(methods) // MOST_PANELS)
+    return [list(part) for part in np.array_split(methods, parts)] if parts else []
+
+
+def _caption(words: str, data: str, lines: list[Line]) -> str:
     """What the curves are of; where networks stopped by the older rule, what the mark in their titles means."""
-    return add_older_rule(f"Validation loss by epoch, {data}.", lines).removesuffix(".")
+    caption = f"Validation loss by epoch, {words}, {data}. Dots: the weights that were kept."
+    return add_older_rule(caption, lines).removesuffix(".")
 
 
-def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
+def curves_by_method(lines: list[Line]) -> Curves:
     """The trainings of each method that says how its went; a network that answers two questions counts once."""
     runs: dict[str, dict[int, dict[str, Any]]] = {}
     for line in lines:
@@ -49,25 +67,36 @@ def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
     return {method: list(own.values()) for method, own in runs.items()}
 
 
-def draw_curves(plt: Any, lines: list[Line]) -> Any:
+def draw_curves(plt: Any, curves: Curves) -> Any:
     """A dot marks the weights that were kept; a line without room after it was cut before it stopped by itself."""
-    methods = curves_by_method(lines)
-    rows = -(-len(methods) // COLUMNS)
-    figure, axes = plt.subplots(rows, COLUMNS, figsize=(10, 2.1 * rows), squeeze=False)
-    for axis, (method, runs) in zip(axes.flat, methods.items(), strict=False):
-        for run in runs:
-            curve = np.array(run["curve"], float)
-            axis.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS[FAMILIES[family(method)]], linewidth=0.9)
-            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[DOT], markersize=3)
-        values = np.concatenate([np.array(run["curve"], float)[1:] for run in runs] or [np.zeros(1)])
-        if len(values):
-            low, high = values.min(), np.quantile(values, 0.97)
-            axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
-        count, older = (sum(run[key] for run in runs) for key in ("ended", "older"))
-        mark = f", {older} {OLDER_MARK}" if older else ""
-        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {count} ended{mark}", fontsize=7)
-        axis.set_xlabel("epoch", fontsize=7)
-    for axis in list(axes.flat)[len(methods) :]:
-        axis.set_axis_off()
-    figure.supylabel("validation loss", fontsize=8)
+    figure, axes = draw_panels(plt, len(curves), columns=COLUMNS, height=1.8)
+    for axis, (method, runs) in zip(axes, curves.items(), strict=True):
+        _draw_runs(axis, method, runs)
+        _limit_losses(axis, runs)
+        axis.set_title(_title(method, runs), fontsize=SMALL)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.supxlabel("training (epochs)", fontsize=SMALL)
+    figure.supylabel("validation loss\n(each method's own units)", fontsize=SMALL)
     return figure
+
+
+def _draw_runs(axis: Any, method: str, runs: list[dict[str, Any]]) -> None:
+    for run in runs:
+        curve = np.array(run["curve"], float)
+        axis.plot(np.arange(1, len(curve) + 1), curve, color=style_of(method).colour, linewidth=0.9)
+        axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=DOT, markersize=3)
+
+
+def _limit_losses(axis: Any, runs: list[dict[str, Any]]) -> None:
+    """The losses that can be compared: the first epoch's are far above the rest."""
+    values = np.concatenate([np.array(run["curve"], float)[1:] for run in runs] or [np.zeros(1)])
+    if len(values):
+        low, high = values.min(), np.quantile(values, 0.97)
+        axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
+
+
+def _title(method: str, runs: list[dict[str, Any]]) -> str:
+    """The method; below how many networks were trained, stopped by themselves, and did so by the older rule."""
+    ended, older = (sum(run[key] for run in runs) for key in ("ended", "older"))
+    mark = f", {older} {OLDER_MARK}" if older else ""
+    return f"{NAMES[method].replace('`', '')}\nn = {len(runs)}, {ended} ended{mark}"

@@ -1,11 +1,12 @@
-"""What all figures share: colours, matplotlib's settings, ticks that can be read, labels that stand apart.
+"""What all figures share: their size, matplotlib's settings, ticks that can be read, labels that stand apart.
 
 Matplotlib is imported here alone, when a figure is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,23 @@ from ustad.config import ConfigError
 
 #: Okabe and Ito's colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-#: Colour and marker of a family of methods, the same in every figure: USTAD and what is made of it, deep baselines, our
-#: own presets, methods without a network.
-FAMILIES = {"ustad": 0, "deep": 1, "ours": 2, "plain": 6}
-OURS = ("ustad-default", "ustad-quick", "ustad-best")
-NETWORKS = (
-    "mlp", "lstm", "transformer", "lightpath", "ctle", "gm-vsae", "atrom", "sensitive-hue", "nov-online"
-)  # fmt: skip
+#: Inches: the text of a page is as wide, so that type is read at its own size.
+WIDTH = 7.0
+#: Points: the smallest type, and that of titles and axes.
+SMALL, LARGE = 8, 9
 #: Where a label may stand beside its point: right, left, above and below, then the corners.
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 #: Share of a label that may lie over other points.
 _MOST_COVERED = 0.1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A file name without its ending, a caption, and how to draw it given matplotlib's pyplot."""
+
+    name: str
+    caption: str
+    draw: Callable[[Any], Any]
 
 
 def plots() -> Any:
@@ -41,7 +47,12 @@ def plots() -> Any:
         {
             "svg.hashsalt": "ustad",
             "svg.fonttype": "none",  # text stays text: smaller files that can be searched
-            "font.size": 9,
+            "font.size": LARGE,
+            "axes.titlesize": LARGE,
+            "xtick.labelsize": SMALL,
+            "ytick.labelsize": SMALL,
+            "legend.fontsize": SMALL,
+            "legend.frameon": False,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.prop_cycle": plt.cycler(color=COLOURS),
@@ -51,14 +62,18 @@ def plots() -> Any:
     return plt
 
 
-def family(method: str) -> str:
-    """The family of `FAMILIES` that a method is of, told of trips or not."""
-    method = method.removesuffix("-trips")
-    if method in OURS:
-        return "ours"
-    if method.startswith("ustad") or method == "dual-tr":
-        return "ustad"
-    return "deep" if method in NETWORKS else "plain"
+def draw_panels(plt: Any, count: int, *, columns: int, height: float) -> tuple[Any, list[Any]]:
+    """A figure with so many panels in columns, each so many inches high, and the panels."""
+    rows = max(1, -(-count // columns))
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False)
+    for axis in list(axes.flat)[count:]:
+        axis.set_axis_off()
+    return figure, list(axes.flat)[:count]
+
+
+def add_count(words: str, n: int) -> str:
+    """`USTAD, n = 5`."""
+    return f"{words}, n = {n:,}"
 
 
 def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:
@@ -70,14 +85,17 @@ def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:
 
 
 def steps_that_fit(axis: Any) -> tuple[float, ...]:
-    """Multiples of powers of ten whose labels have room on a logarithmic axis, by how far it reaches."""
+    """Multiples of powers of ten whose labels have room on a logarithmic axis, by how far it reaches.
+
+    Labels that stand side by side take more room than those above each other.
+    """
     low, high = axis.get_view_interval()
-    reach = np.log10(high / low)
+    reach = np.log10(high / low) * (1.5 if axis.axis_name == "x" else 1.0)
     steps = ((3.0, "1"), (0.9, "125"), (0.5, "12357"), (0.0, "123456789"))
     return tuple(map(float, next(digits for least, digits in steps if reach > least)))
 
 
-def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], size: float = 7) -> list[Any]:
+def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], size: float = SMALL) -> list[Any]:
     """Labels beside points, none over another; those without room are left out.
 
     `points`: (x, y, radius in typographic points, words), the most important first. Of the places beside its point a

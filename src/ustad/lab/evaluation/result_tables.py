@@ -128,6 +128,22 @@ def select_lines(lines: list[Line], **conditions: Any) -> list[Line]:
     return [line for line in lines if all(line.get(k) == v for k, v in conditions.items())]
 
 
+def of_first_seed(lines: list[Line]) -> list[Line]:
+    """Of each data set the lines of its lowest seed: what a figure of one model alone is drawn from."""
+    first = {data: min(x["seed"] for x in select_lines(lines, data=data)) for data in sets(lines)}
+    return [line for line in lines if line["seed"] == first[line["data"]]]
+
+
+def seed_words(lines: list[Line], data: str) -> str:
+    """The seed of a data set's first line, for the end of a caption."""
+    return f", seed {select_lines(lines, data=data)[0]['seed']}"
+
+
+def count_seeds(lines: list[Line]) -> int:
+    """Data sets (or runs on one) that a mean is of."""
+    return len({line["seed"] for line in lines})
+
+
 def after(lines: list[Line], steps: Steps) -> list[Line]:
     """Lines by weeks of training: all of the weeks and, of fewer, those with patience as long in steps or in
     epochs (fewer steps)."""
