@@ -82,8 +82,8 @@ def _draw_row(axis: Any, row: int, method: str, values: list[float]) -> None:
         return
     style = style_of(method)
     spread = np.std(values, ddof=1) if len(values) > 1 else None
-    drawn = {"fmt": style.marker, "color": style.colour, "markersize": 6, "elinewidth": 1, "capsize": 2}
-    axis.errorbar(np.mean(values), row, xerr=spread, **drawn)
+    look = {"fmt": style.marker, "color": style.colour, "markersize": 6, "elinewidth": 1, "capsize": 2}
+    axis.errorbar(np.mean(values), row, xerr=spread, **look)
 
 
 # ------------------------------------------------------------------------------------------------- scores
@@ -147,11 +147,16 @@ def draw_boxes(plt: Any, lines: list[Line]) -> Any:
     rows = [(name, box) for name, box in groups if box][::-1]
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.3 * len(rows) + 0.8), sharey=True)
     for axis, (what, label) in zip(axes, BOX_AXES.items(), strict=True):
-        kept = [(row, box[what]) for row, (_, box) in enumerate(rows) if box[what]]
-        stats = [dict(zip(BOX, quantiles, strict=True)) for _, quantiles in kept]
+        quantile_rows = [(row, box[what]) for row, (_, box) in enumerate(rows) if box[what]]
+        stats = [dict(zip(BOX, quantiles, strict=True)) for _, quantiles in quantile_rows]
         style = {"color": style_of("ustad-plain").colour, "linewidth": 2}
         axis.bxp(
-            stats, [row for row, _ in kept], orientation="horizontal", showfliers=False, widths=0.6, medianprops=style
+            stats,
+            [row for row, _ in quantile_rows],
+            orientation="horizontal",
+            showfliers=False,
+            widths=0.6,
+            medianprops=style,
         )
         axis.set_xlabel(label)
     axes[0].set_yticks(range(len(rows)), [add_count(name, box["n"]) for name, box in rows])

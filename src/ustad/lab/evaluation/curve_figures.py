@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ustad.lab.evaluation.drawing import SMALL, Figure, draw_panels
+from ustad.lab.evaluation.fairness_tables import WITH_NETWORKS
 from ustad.lab.evaluation.fitted_models import SAME
 from ustad.lab.evaluation.method_styles import family, style_of
 from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
@@ -25,7 +26,7 @@ Curves = dict[str, list[dict[str, Any]]]
 
 def curve_figures(results: Results) -> list[Figure]:
     """Of every data set with trainings: networks of the baselines, then those of USTAD and our presets."""
-    lines = [line for name in ("detection", "prediction") for line in results.get(name, [])]
+    lines = [line for name in WITH_NETWORKS for line in results.get(name, [])]
     by_data = {data: select_lines(lines, data=data) for data in sets(lines)}
     return [figure for data, own in by_data.items() for figure in _figures_of(data, own)]
 
@@ -97,6 +98,6 @@ def _limit_losses(axis: Any, runs: list[dict[str, Any]]) -> None:
 
 def _title(method: str, runs: list[dict[str, Any]]) -> str:
     """The method; below how many networks were trained, stopped by themselves, and did so by the older rule."""
-    ended, older = (sum(run[key] for run in runs) for key in ("ended", "older"))
-    mark = f", {older} {OLDER_MARK}" if older else ""
-    return f"{NAMES[method].replace('`', '')}\nn = {len(runs)}, {ended} ended{mark}"
+    n_ended, n_older = (sum(run[key] for run in runs) for key in ("ended", "older"))
+    mark = f", {n_older} {OLDER_MARK}" if n_older else ""
+    return f"{NAMES[method].replace('`', '')}\nn = {len(runs)}, {n_ended} ended{mark}"

@@ -34,6 +34,7 @@ from ustad.lab.evaluation.fairness_tables import (
     missing_deep,
     missing_methods,
     say_older_rule,
+    seconds_tables,
     three_ways_tables,
     training_tables,
 )
@@ -122,6 +123,7 @@ def every_table(results: Results) -> dict[str, list[Table]]:
     tables["scores"] += calibrated_score_tables(results["scores"])
     tables["injections"] += [*changed_tables(results["injections"]), *best_injection_tables(results)]
     tables["tried"] = tried_tables(results.get("tried", []))
+    tables["seconds"] = seconds_tables(results)
     return {**tables, "cases": case_tables(results), "training": training_tables(results)}
 
 

@@ -231,29 +231,6 @@ def detection_values(
     return [x["result"][level][what] for x in rows if x["result"].get(level, {}).get(what) is not None]
 
 
-def seconds_tables(results: Results) -> list[Table]:
-    """Seconds to fit each method, and to score and predict the test weeks: the median over seeds."""
-    lines = [x for x in results["prediction"] + results["detection"] if "fit_seconds" in x]
-    rows = []
-    for data in sets(lines):
-        for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
-            runs = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
-            fit, rest = zip(
-                *(method_seconds(select_lines(runs, seed=seed)) for seed in {x["seed"] for x in runs}), strict=True
-            )
-            machines = " and ".join(sorted({"GPU" if x["device"] == "cuda" else "CPU" for x in runs}))
-            rows.append((data, NAMES[method], machines, f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
-    heads = ("data", "method", "on", "fit s", "score, predict and evaluate s")
-    note = "other processes shared the machine, so these are upper bounds"
-    return [Table("seconds", "Seconds by method", heads, tuple(rows), note)] if rows else []
-
-
-def method_seconds(lines: list[Line]) -> tuple[float, float]:
-    """Seconds of fitting and of the rest in one method's cells of one seed."""
-    fit = sum(x["fit_seconds"] or 0.0 for x in lines if x["seconds"] >= (x["fit_seconds"] or 0.0))
-    return fit, sum(x["seconds"] for x in lines) - fit
-
-
 def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str, float, float] | None:
     """The most competitive deep baseline: its name, mean and standard deviation over seeds."""
     values_by_method = {m: detection_values(lines, data, m, level, what=what) for m in DEEP}
@@ -407,7 +384,6 @@ def all_tables(results: Results) -> dict[str, list[Table]]:
         "scores": score_tables(results["scores"]),
         "injections": injection_tables(results["injections"]),
         "epistemic": epistemic_tables(results["epistemic"]),
-        "seconds": seconds_tables(results),
     }
 
 

@@ -106,9 +106,9 @@ def _draw_kept(axis: Any, lines: list[Line], method: str, term: str) -> None:
     results, style = [line["result"] for line in lines], style_of(method)
     shares = 100 * np.array(results[0]["kept"])
     mean, spread = _mean_and_spread([result["curves"][term] for result in results], term)
-    drawn = {"marker": style.marker, "linestyle": style.line, "color": style.colour, "markersize": 3}
+    look = {"marker": style.marker, "linestyle": style.line, "color": style.colour, "markersize": 3}
     axis.errorbar(
-        shares, mean, yerr=spread, label=add_count(NAMES[method], len(results)), elinewidth=0.7, linewidth=1.2, **drawn
+        shares, mean, yerr=spread, label=add_count(NAMES[method], len(results)), elinewidth=0.7, linewidth=1.2, **look
     )
     if method == "ustad-plain" and all("own" in result for result in results):
         mean, _ = _mean_and_spread([result["own"][term] for result in results], term)
@@ -153,7 +153,7 @@ def draw_training_size(plt: Any, lines: list[Line]) -> Any:
     for axis, what in zip(axes, ("au", "eu"), strict=True):
         ratios = {term: against_first(lines, weeks, term, what) for term in TERMS}
         for number, term in enumerate(TERMS):
-            _draw_term(axis, number, term, weeks, ratios[term])
+            _draw_term(axis, number, term, weeks, ratios=ratios[term])
         axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
         axis.set_xlabel("training (weeks)")
         counts = _count_values(list(ratios.values()), len(weeks))
@@ -167,14 +167,14 @@ def draw_training_size(plt: Any, lines: list[Line]) -> Any:
     return figure
 
 
-def _draw_term(axis: Any, number: int, term: str, weeks: list[int], ratios: np.ndarray) -> None:
+def _draw_term(axis: Any, number: int, term: str, weeks: list[int], *, ratios: np.ndarray) -> None:
     if not len(ratios):
         return
     spread = np.nanstd(ratios, axis=0, ddof=1) if len(ratios) > 1 else None
     style = NO_METHODS[number]
     beside = np.array(weeks) + 0.04 * (number - len(TERMS) // 2)  # so that no bar hides another
-    drawn = {"marker": style.marker, "color": style.colour, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
-    axis.errorbar(beside, np.nanmean(ratios, axis=0), yerr=spread, label=_name_and_unit(term)[0], **drawn)
+    look = {"marker": style.marker, "color": style.colour, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
+    axis.errorbar(beside, np.nanmean(ratios, axis=0), yerr=spread, label=_name_and_unit(term)[0], **look)
 
 
 def _count_values(ratios: list[np.ndarray], columns: int) -> list[int]:
