@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
 from ustad.lab.evaluation.recordings import TRUE_STAYS
 from ustad.lab.evaluation.result_tables import (
@@ -53,7 +54,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
         "the same people's true stays, where these are .05 better than chance. "
         "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
     )
-    return Table(f"gps-{slug(data)}", f"Detection from GPS, {data}", tuple(heads), tuple(rows), note)
+    note += f" {say_older_code(select_lines(lines, data=data), NAMES)}"
+    return Table(f"gps-{slug(data)}", f"Detection from GPS, {data}", tuple(heads), tuple(rows), note.strip())
 
 
 def _value(line: Line, level: str, what: str) -> float | None:

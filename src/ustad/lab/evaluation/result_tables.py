@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.stopping import add_older_rule, count_ended
 
 Line = dict[str, Any]
@@ -221,6 +222,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
         rows.append(improvement)
         note = IMPROVEMENT
     note = add_older_rule(note, select_lines(lines, data=data))
+    note = f"{note} {say_older_code(select_lines(lines, data=data), NAMES)}".strip()
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.result_tables import (
     DEEP,
     LEVELS,
@@ -81,7 +82,8 @@ def standing(results: Results) -> list[Table]:
             )
     deep = (f"against the best deep baseline by {word}" for _, word in MEASURES)
     heads = ("data", "of", "data sets", "USTAD, AUROC / AUPR", *deep, "USTAD, calibrated", *BESIDE.values())
-    return [Table("standing", "Where USTAD stands", heads, tuple(rows), STANDING)] if rows else []
+    note = f"{STANDING} {say_older_code(results['detection'], NAMES)}".strip()
+    return [Table("standing", "Where USTAD stands", heads, tuple(rows), note)] if rows else []
 
 
 def _of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
