@@ -9,6 +9,7 @@ from statistics import fmean
 
 from marked_pages import DOCS, table, write
 from small_experiments import say_duration
+from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.result_tables import Line
 from ustad.lab.evaluation.stopping import has_ended
@@ -69,7 +70,8 @@ def on_numosim() -> str:
     for (method, calibrated), name in ROWS.items():
         own = [line for line in lines if line["method"] == method]
         rows.append((name, *(figures(own, level, calibrated) for level in LEVELS)))
-    return table(("", "events", "events by incident", "people"), rows)
+    note = say_older_code(lines, {"ustad-default": "preset `best`", "ustad-quick": "preset `quick`"})
+    return table(("", "events", "events by incident", "people"), rows) + (f"\n\n{note}" if note else "")
 
 
 def on_public_data() -> str:

@@ -191,7 +191,7 @@ def _from_gps(results: Results) -> list[str]:
     if not (lines := results.get("gps", [])):
         return []
     tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
-    ours = gps_tables([line for line in lines if line["method"] == "ustad-best"] or lines)
+    ours = gps_tables([line for line in lines if line["method"] in ("ustad-best", "ustad-quick")] or lines)
     first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
     first = replace(first, title=f"In short: {first.title}")
     rest = _fold("Other methods and data, and how right the extracted stays are", _section(tables, [], ""))
