@@ -26,7 +26,7 @@ from ustad.lab.evaluation.result_tables import (
 TITLES = {"detection": "Detection with and without trips", "prediction": "Masked prediction with and without trips"}
 NOTE = (
     "Each method without the way to a stay → with it, as two vectors (shape and speed) among its features; both are "
-    "scored too. Trips follow the roads; of more than 10,000 people they are straight. IBAT, GM-VSAE and ATROM see days "
+    "scored too. Trips follow the roads; of more than 10,000 people they are straight. IBAT, GM-VSAE, ATROM see days "
     "as places on a grid and cannot take them."
 )
 FIGURE_OF = {term: "accuracy" if term == "poi" else "mae" for term in TERMS}
