@@ -181,10 +181,10 @@ class TrainingConfig:
     epochs: int = setting(300, "at most this many passes over the training windows", NETWORKS)
     patience: int = setting(10, "stop after this many epochs without a better validation loss", NETWORKS)
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit", NETWORKS)
-    acceleration: Literal["auto", "off"] = setting(
+    acceleration: Literal["auto", "compile", "off"] = setting(
         "auto",
-        "auto: on a GPU bf16 where it has it, steps recorded and replayed, blocks compiled in long runs; "
-        "off: fp32, nothing compiled or recorded",
+        "auto: on a GPU bf16 where it has it, steps recorded and replayed, the loss compiled in long runs; "
+        "compile: the same, compiled however short the run; off: fp32, nothing compiled or recorded",
         NETWORKS,
     )
     weight_decay: ClassVar[float] = 1e-5  # as in the paper
@@ -223,15 +223,15 @@ class TrainingConfig:
 
     @property
     def precision(self) -> Literal["auto", "fp32", "bf16"]:
-        return "auto" if self.acceleration == "auto" else "fp32"
+        return "fp32" if self.acceleration == "off" else "auto"
 
     @property
     def compile(self) -> str:
-        return self.acceleration
+        return "on" if self.acceleration == "compile" else self.acceleration
 
     @property
     def graphs(self) -> str:
-        return self.acceleration
+        return "off" if self.acceleration == "off" else "auto"
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop, update
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
-from ustad.network.training.masked_task import CompiledBlocks, fit
-from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate
+from ustad.network.training.masked_task import MaskedTask, fit
+from ustad.network.training.optimise import compile_loss, learning_rate, make_optimizer, set_rate
 
 World = tuple[EventTensors, Windows, Queries]
 Work = Callable[[], Tensor]
@@ -87,25 +87,41 @@ def test_empty_windows_that_fill_a_batch_change_nothing(world: World, config: Co
     torch.testing.assert_close(one.fields, other.fields)
 
 
-def test_a_compiled_block_serves_every_window_length_and_changes_no_number(world: World, config: Config) -> None:
-    from torch._dynamo.testing import CompileCounter  # seconds, which no other test needs
-
-    tensors, windows, _ = world
+def test_a_compiled_loss_serves_every_window_length_and_changes_no_number(world: World, config: Config) -> None:
+    tensors, windows, queries = world
     network = build_network(FIELDS, config.replace({"model.event_blocks": 3})).train()
-    counter = CompileCounter()
-    blocks = CompiledBlocks(network, backend=counter)
-    plain, compiled = Stepper(network, config.training, dense=True), Stepper(network, config.training, True, blocks)
+    task = MaskedTask(network, tensors, tensors, queries, config)
+    task.prepare(dense=True, compiled=False)
+    compiled = compile_loss(task.loss_with_room, network, backend="aot_eager")
     for length in (14, 12, 15, 13):  # none of them the width, which would be taken for a constant
         fitting = np.flatnonzero(windows.length <= length)[:24]
         start, stop = (torch.from_numpy(a[fitting]) for a in (windows.start, windows.stop))
-        batch = tensors.batch(start, stop, length)
-        losses = []
-        for stepper in (plain, compiled):
+        losses, gradients = [], []
+        for loss in (task.loss_with_room, compiled):
+            network.zero_grad()
             torch.manual_seed(length)
-            losses.append(stepper(batch, capacity(len(fitting), length, config.training.mask_ratio)).total)
+            room = capacity(len(fitting), length, config.training.mask_ratio)
+            with torch.compiler.set_stance("default" if length == 14 else "fail_on_recompile"):
+                total, fields = loss(start, stop, length, room)
+            total.backward()
+            losses.append(torch.cat([total.detach()[None], fields]))
+            gradients.append(torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None]))
         torch.testing.assert_close(*losses)
-    assert counter.frame_count == 3  # forward, total and where
-    assert not any({"forward", "total", "where"} & set(block.__dict__) for block in network.event_blocks)
+        torch.testing.assert_close(*gradients)
+
+
+def test_a_run_that_is_told_to_compile_does_and_a_recurrent_network_is_left_as_it_is(
+    world: World, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    monkeypatch.setattr(torch, "compile", lambda loss, **_: compiled.append(loss) or loss)
+    for acceleration, times in (("off", 0), ("auto", 0), ("compile", 1)):
+        tensors, windows, queries = world
+        changed = config.replace({"training.acceleration": acceleration, "training.epochs": 1})
+        fit(build_network(FIELDS, changed), tensors, windows, (tensors, queries), config=changed)
+        assert len(compiled) == times, acceleration
+    compile_loss(lambda: None, torch.nn.Sequential(torch.nn.GRU(2, 2)))
+    assert len(compiled) == 1
 
 
 def test_a_recorded_optimiser_reads_its_rate_where_it_lies(config: Config) -> None:

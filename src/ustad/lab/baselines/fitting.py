@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ustad.config import Config, setting
 from ustad.events.windows import Windows
 from ustad.network.training.loop import CHECKPOINT, FitResult, train
+from ustad.network.training.optimise import compile_loss
 from ustad.network.training.task import Validation
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -43,11 +44,12 @@ class Budget:
     )
     patience: int = setting(0, "stop after this many epochs without a better validation loss; 0: by passes")
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit")
+    acceleration: str = setting("auto", "how the hardware is used: auto, compile or off, as `training.acceleration`")
 
 
 def loop_settings(budget: Budget, targets_an_epoch: float) -> dict[str, Any]:
     """A budget as settings of the loop; `targets_an_epoch` is how often an epoch asks about each training event."""
-    names = ("batch_size", "learning_rate", "epochs", "max_minutes")
+    names = ("batch_size", "learning_rate", "epochs", "max_minutes", "acceleration")
     patience = budget.patience or max(FEWEST_EPOCHS, math.ceil(budget.passes / targets_an_epoch))
     return {**{f"training.{name}": getattr(budget, name) for name in names}, "training.patience": patience}
 
@@ -131,8 +133,10 @@ class ItemTask:
     def copy(self) -> ItemTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compile_blocks: bool) -> None:
-        """Nothing: shapes depend on the length alone, and the blocks are small."""
+    def prepare(self, dense: bool, compiled: bool) -> None:
+        """Shapes depend on the length alone, dense or not."""
+        if compiled:
+            self.loss_of = compile_loss(self.loss_of, self.network)
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Items `start`; where empty ones fill a batch up, its real ones take their places once more."""

@@ -8,8 +8,7 @@ one shape per window length (best where the step is recorded or compiled: a GPU)
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -64,13 +63,11 @@ class Stepper:
     network: DualTransformer
     config: TrainingConfig
     dense: bool
-    blocks: AbstractContextManager[None] = field(default_factory=nullcontext)  # or CompiledBlocks
 
     def __call__(self, batch: Batch, size: int) -> Loss:
         """Masks drawn from torch's own generator, which the loop seeds for each step; `size` is the capacity."""
         masked = draw_masks(batch.padding, self.config.mask_ratio)
-        with self.blocks:
-            return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
+        return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
 
     def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
         flat, real = places(masked, size)

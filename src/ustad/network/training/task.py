@@ -39,8 +39,9 @@ class Task(Protocol):
     def copy(self) -> Task:
         """The same task with a network of its own."""
 
-    def prepare(self, dense: bool, compile_blocks: bool) -> None:
-        """Before the first step. Dense: shapes of a step depend on the windows' length alone."""
+    def prepare(self, dense: bool, compiled: bool) -> None:
+        """Before the first step. Dense: shapes of a step depend on the windows' length alone. Compiled: its loss is
+        compiled, where it can be."""
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Windows start … stop [B], padded to `length` -> their mean loss [], and its parts [P]. Never waits for the
