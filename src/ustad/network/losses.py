@@ -46,7 +46,7 @@ def categorical_nll(
     the paper, which samples the parameters for each t too: u and σ are of one pass.
     """
     if log_sigma is None:
-        return -torch.take_along_dim(logits.log_softmax(dim=-1), target[..., None], dim=-1)[..., 0]
+        return -logits.log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
     if not isinstance(noise, Tensor):
         most = DRAWS_CUDA if logits.is_cuda else DRAWS
         if noise[1] is None and noise[0] * logits.numel() > most and logits.dim() == 2:
@@ -58,7 +58,7 @@ def categorical_nll(
 def _noisy_nll(logits: Tensor, log_sigma: Tensor, target: Tensor, noise: Tensor) -> Tensor:
     noisy = logits + torch.exp(log_sigma) * noise  # [T, ..., C]
     index = target[None, ..., None].expand(len(noise), *target.shape, 1)
-    log_p = torch.take_along_dim(noisy, index, dim=-1)[..., 0] - noisy.logsumexp(dim=-1)  # [T, ...]
+    log_p = noisy.gather(-1, index)[..., 0] - noisy.logsumexp(dim=-1)  # [T, ...]
     return math.log(len(noise)) - log_p.logsumexp(dim=0)
 
 

@@ -11,6 +11,7 @@ from ustad.cli.shared import DeviceOption, choose, out
 from ustad.config import ConfigError
 
 if TYPE_CHECKING:
+    from ustad.lab.evaluation.budgets import Changes
     from ustad.lab.evaluation.experiments import Cell
 
 #: What `--try` calls the methods without a change.
@@ -52,8 +53,9 @@ def experiment(
     size: Annotated[
         str,
         typer.Option(
-            help="paper: networks as in the paper, trained until validation stands still; large: the same in batches "
-            "of 512, for tens of thousands of people; small or tiny: networks to try it with."
+            help="paper: networks as in the paper, trained until validation stands still; large and huge: the same in "
+            "batches of 512 and 2,048, for thousands and tens of thousands of people; small or tiny: networks to try "
+            "it with."
         ),
     ] = "paper",
     search: Annotated[
@@ -75,6 +77,13 @@ def experiment(
             "--try",
             help="On development seeds (100 and more), run with other settings of the methods: width=128 or "
             "category_weight=5,learning_rate=0.001; `as-is` changes nothing. May be repeated.",
+        ),
+    ] = None,
+    chosen: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run each method with the settings that had the lowest validation loss among the trials (`--try`) in "
+            "this directory of results."
         ),
     ] = None,
     past: Annotated[
@@ -101,6 +110,13 @@ def experiment(
     workers: Annotated[
         int, typer.Option(min=1, help="How many processes run at the same time; they share the models to fit.")
     ] = 1,
+    acceleration: Annotated[
+        str,
+        typer.Option(
+            help="How networks are trained on a GPU: auto or off, as the setting training.acceleration; compile: each "
+            "loss compiled, which pays where many networks of one shape are trained."
+        ),
+    ] = "auto",
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Begin no further cell after so many minutes; run again to go on.")
     ] = None,
@@ -146,6 +162,7 @@ def experiment(
     from ustad.tables import DataError
 
     choose(size, tuple(BUDGETS), "--size")
+    choose(acceleration, ("auto", "compile", "off"), "--acceleration")
     names = list(PAPER) if name == "all" else name.split(",")
     for one in names:
         choose(one, (*EXPERIMENTS, "all"), "NAME")
@@ -168,6 +185,8 @@ def experiment(
             for cell in plan(names, sources, read_seeds(seeds), budget.with_changes(changes), methods=turns, past=past)
         ]
         refuse_reported(cells)
+        if chosen:
+            cells = with_chosen(cells, chosen)
         ran = run(
             cells,
             results,
@@ -178,12 +197,27 @@ def experiment(
             fit_minutes=fit_minutes,
             begin_minutes=begin_minutes,
             cut_again=cut_again,
+            acceleration=acceleration,
         )
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.n_done} cells run{left}; results are in {results}")
     if not cells_only:
         place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {place}")
+
+
+def with_chosen(cells: list[Cell], directory: Path) -> list[Cell]:
+    """The cells with the settings that the trials of a directory of results choose."""
+    from dataclasses import replace
+
+    from ustad.lab.evaluation.chosen_settings import choose_settings, chosen_for
+    from ustad.lab.evaluation.experiments import EXPERIMENTS
+    from ustad.lab.evaluation.result_files import read_lines
+
+    choices = choose_settings(line for name in EXPERIMENTS for line in read_lines(directory / f"{name}.jsonl"))
+    if not choices:
+        raise ConfigError(f"--chosen {directory}: no trial is there; make some with --try and --out {directory}")
+    return [replace(c, budget=replace(c.budget, chosen=chosen_for(c.method, choices))) for c in cells]
 
 
 def refuse_reported(cells: list[Cell]) -> None:
@@ -198,7 +232,7 @@ def refuse_reported(cells: list[Cell]) -> None:
             )
 
 
-def read_changes(text: str) -> tuple[tuple[str, int | float | str], ...]:
+def read_changes(text: str) -> Changes:
     """`width=128,blocks=5` in the order of names: whole numbers, numbers or words; nothing for `as-is`."""
     if text == AS_IS:
         return ()

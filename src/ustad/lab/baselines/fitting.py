@@ -96,6 +96,11 @@ def seed_generator(device: torch.device, *numbers: int) -> torch.Generator:
     return torch.Generator(device=device).manual_seed(state)
 
 
+def drawn_by(noise: torch.Generator | None) -> dict[str, torch.Generator]:
+    """The argument of torch's random functions; none for its own generator, which a compiled loss draws from."""
+    return {} if noise is None else {"generator": noise}
+
+
 def build(make: Callable[[], Network], seed: int, device: torch.device) -> Network:
     """A network whose initial weights depend on the seed only; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -135,14 +140,13 @@ class ItemTask:
 
     def prepare(self, dense: bool, compiled: bool) -> None:
         """Shapes depend on the length alone, dense or not."""
-        if compiled:
-            self.loss_of = compile_loss(self.loss_of, self.network)
+        self._training_loss = compile_loss(self.loss_of, self.network) if compiled else self.loss_of
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Items `start`; where empty ones fill a batch up, its real ones take their places once more."""
         real = (stop > start).sum().clamp(min=1)
         index = start[torch.arange(len(start), device=start.device) % real]
-        loss = self.loss_of(0, index, length, None)
+        loss = self._training_loss(0, index, length, None)
         return loss, loss.detach()[None]
 
     @torch.no_grad()

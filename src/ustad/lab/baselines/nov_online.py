@@ -31,7 +31,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Features
 from ustad.lab.baselines.base import search_field
 from ustad.lab.baselines.deep import EncodedNetwork
-from ustad.lab.baselines.fitting import Budget
+from ustad.lab.baselines.fitting import Budget, drawn_by
 from ustad.lab.baselines.protocol import Abilities
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
@@ -118,10 +118,10 @@ def alter(
     `sizes`."""
     B, device = len(features.missing), features.missing.device
     n_groups = max(groups) + 1
-    chance = torch.rand(B, n_groups, generator=noise, device=device)
+    chance = torch.rand(B, n_groups, device=device, **drawn_by(noise))
     is_changed = (chance < 0.5) | (chance == chance.amin(dim=1, keepdim=True))  # [B, groups]
     fields = torch.stack([is_changed[:, group] for group in groups], dim=1)  # [B, F]; a list as index waits for the GPU
-    donor = torch.randint(len(pool.missing), (B,), generator=noise, device=device)
+    donor = torch.randint(len(pool.missing), (B,), device=device, **drawn_by(noise))
     other = pool[donor]
     n, m = features.numbers.shape[1], len(groups) - len(sizes)
     of_vectors = [fields[:, m + i, None].expand(-1, size) for i, size in enumerate(sizes)]

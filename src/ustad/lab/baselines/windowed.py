@@ -13,6 +13,7 @@ from ustad.config import WindowConfig
 from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Batch, EventTensors, Windows, make_windows
+from ustad.lab.baselines.fitting import drawn_by
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def window_items(
 
 def random_masks(padding: Tensor, ratio: float, noise: torch.Generator | None) -> Tensor:
     """Each real event with probability `ratio`, at least one per window: bool [B, L]."""
-    chance = torch.rand(padding.shape, generator=noise, device=padding.device).masked_fill(padding, 2.0)
+    chance = torch.rand(padding.shape, device=padding.device, **drawn_by(noise)).masked_fill(padding, 2.0)
     return (chance < ratio) | ((chance == chance.amin(dim=1, keepdim=True)) & ~padding)
 
 

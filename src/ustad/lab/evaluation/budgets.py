@@ -9,6 +9,9 @@ from typing import Any
 from ustad.config import ConfigError
 from ustad.lab.baselines import find
 
+#: Settings of a method and their values, in the order of their names.
+Changes = tuple[tuple[str, Any], ...]
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -27,9 +30,10 @@ class Budget:
     category_weight: float | None = None  # λ of the paper's loss
     injected_share: float = 0.01
     search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
-    changes: tuple[tuple[str, Any], ...] = ()  # settings of a method by name: what is tried on development seeds
+    changes: Changes = ()  # what is tried on development seeds
+    chosen: Changes = ()  # what was chosen there for the method of the cell
 
-    def with_changes(self, changes: tuple[tuple[str, Any], ...]) -> Budget:
+    def with_changes(self, changes: Changes) -> Budget:
         """The same with some settings of the methods changed, and named after them."""
         words = "".join(f"-{name}={value}" for name, value in changes)
         return dataclasses.replace(self, name=self.name + words, changes=changes)
@@ -42,18 +46,20 @@ class Budget:
         values = {k: v for k, v in asdict(self).items() if v is not None and k in names}
         # The neighbours' maximum is taken of all methods' scores alike, by `incidents`.
         own_score = {"spread": False} if "spread" in names else {}
-        return {**values, **own_score, **dict(self.changes)}
+        chosen = {name: value for name, value in self.chosen if name in names}
+        return {**values, **own_score, **chosen, **dict(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; what was added later only where it is used, so that results without it keep their keys."""
-        later = ("search", "passes", "category_weight", "changes")
+        later = ("search", "passes", "category_weight", "changes", "chosen")
         values = {k: v for k, v in asdict(self).items() if k not in later or v}
-        return {**values, "changes": dict(self.changes)} if self.changes else values
+        return {k: dict(v) if k in ("changes", "chosen") else v for k, v in values.items()}
 
     @property
     def key(self) -> str:
-        values = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search", "changes")]
-        values += [f"{name}={value}" for name, value in self.changes]
+        apart = ("name", "injected_share", "search", "changes", "chosen")
+        values = [v for k, v in self.to_dict().items() if k not in apart]
+        values += [f"{name}={value}" for name, value in (*self.chosen, *self.changes)]
         suffix = f"-search{self.search}" if self.search else ""
         return "-".join("d" if value is None else str(value) for value in values) + suffix
 
@@ -61,6 +67,7 @@ class Budget:
 BUDGETS = {
     "paper": Budget("paper"),  # every method until its own validation loss stands still
     "large": Budget("large", batch_size=512, learning_rate=2e-3),
+    "huge": Budget("huge", batch_size=2048, learning_rate=3e-3),
     "small": Budget(
         "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, patience=6, injected_share=0.1
     ),

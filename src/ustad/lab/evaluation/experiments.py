@@ -229,6 +229,7 @@ def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
         **({"training": plain_json(training)} if (training := models.training_of(cell.model, cell.method)) else {}),
         "seconds": round(time.perf_counter() - began, 2),
         "fit_seconds": round(sum(models.fit_seconds.values()) - fit_seconds, 2),
+        **({"acceleration": models.acceleration} if models.acceleration != "auto" else {}),
         "device": "cuda" if device_type(models.device) == "cuda" else "cpu",
         "versions": versions(),
         "hardware": hardware(),

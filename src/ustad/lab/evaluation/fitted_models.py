@@ -105,8 +105,10 @@ class FittedModels:
         *,
         device: str = "auto",
         fit_minutes: float = 0.0,
+        acceleration: str = "auto",
     ) -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
+        self.acceleration = acceleration  # `training.acceleration` of every network
         self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
         self._measurements: dict[tuple[str, str], Measurement] = {}
         self._preset_scores: dict[str, Scores] = {}
@@ -208,8 +210,10 @@ class FittedModels:
             self.training[f"{method}{part}"] = model.training
             return model
         settings = self.settings(method)
-        if self.fit_minutes and has_loss(class_name(method)):
-            settings["max_minutes"] = self.fit_minutes / find(class_name(method)).networks
+        if has_loss(class_name(method)):
+            settings |= {"acceleration": self.acceleration}
+            if self.fit_minutes:
+                settings["max_minutes"] = self.fit_minutes / find(class_name(method)).networks
         train = self.last_weeks(weeks) if weeks else self.period("train", method)
         if weeks and equal_steps:
             first, validation, _, _ = self._boundaries
@@ -269,6 +273,7 @@ class FittedModels:
         names = _SETTINGS | (_PAPER_SETTINGS if preset == "paper" else {})
         changes = {name: getattr(self.budget, key) for key, name in names.items()}
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
+        config = config.replace({"training.acceleration": self.acceleration})
         if config.model.network != "none" and self.fit_minutes:
             config = config.replace({"training.max_minutes": self.fit_minutes})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"

@@ -24,7 +24,7 @@ import ustad
 
 Line = dict[str, Any]
 #: Options that say where something lies on this machine.
-_DIRECTORIES = ("--out", "-o", "--work", "--page", "--figures", "--also")
+_DIRECTORIES = ("--out", "-o", "--work", "--page", "--figures", "--also", "--chosen")
 
 
 def append_line(path: Path, line: Line) -> None:

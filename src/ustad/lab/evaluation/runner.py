@@ -52,6 +52,7 @@ class Place:
     until: float = float("inf")
     fit_minutes: float = 0.0
     begin_until: float = float("inf")
+    acceleration: str = "auto"
 
     def may_begin(self) -> bool:
         """Whether it is not too late to begin with a further model."""
@@ -75,12 +76,14 @@ def run(
     fit_minutes: float = 0.0,
     begin_minutes: float | None = None,
     cut_again: bool = False,
+    acceleration: str = "auto",
 ) -> Ran:
     """Fill in the cells that have no line yet, in the order of the plan where it has one of methods.
 
     After `minutes` no further cell is begun, and a network that is still trained then is cut, scored and said to be
     cut. No network is trained for longer than `fit_minutes`, and none is begun after `begin_minutes`, so that those
     that were can end. With `cut_again` cells whose network was cut are run once more; the later line counts.
+    `acceleration` is that of `training.acceleration`, for every network.
     """
     by_key = {line["key"]: line for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
     keys = {key for key, line in by_key.items() if not (cut_again and is_cut(line))}
@@ -93,7 +96,7 @@ def run(
     count = sum(map(len, jobs.values()))
     in_turn = sorted(jobs.values(), key=_turn)
     say(f"{count} of {len(cells)} cells to run")
-    place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes))
+    place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes), acceleration)
     n_finished, failures = 0, []
     with track("experiments", count) as advance:
         for line in _lines(in_turn, place, workers):
@@ -211,7 +214,9 @@ class _Bench:
     def _models(self, cell: Cell) -> FittedModels:
         key = (cell.source, cell.seed, cell.budget)
         if self.models is None or (self.models.source, self.models.seed, self.models.budget) != key:
-            self.models = FittedModels(*key, self.place.work, device=self.place.device)
+            self.models = FittedModels(
+                *key, self.place.work, device=self.place.device, acceleration=self.place.acceleration
+            )
         return self.models
 
 

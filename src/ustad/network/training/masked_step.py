@@ -28,7 +28,8 @@ def draw_masks(padding: Tensor, ratio: float) -> Tensor:
 
 def capacity(batch_size: int, length: int, ratio: float) -> int:
     """How many masked events a batch can have, but for a chance of about one in a billion."""
-    expected = max(n * ratio + (1 - ratio) ** n for n in range(1, length + 1)) * batch_size
+    # Of a window of n events n·ratio + (1 - ratio)ⁿ are masked on average: the most is at one end, 1 or the length.
+    expected = max(1.0, length * ratio + (1 - ratio) ** length) * batch_size
     bound = math.ceil(expected + 6 * math.sqrt(expected) + 8)
     return min(batch_size * length, -(-bound // 64) * 64)
 

@@ -144,7 +144,13 @@ def compile_loss(
     if any(isinstance(module, nn.RNNBase) for module in network.modules()):
         return loss
     options = {"fallback_random": True} if backend == "inductor" else None
-    return torch.compile(loss, dynamic=True, backend=backend, options=options)
+    compiled = torch.compile(loss, dynamic=True, backend=backend, options=options)
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        # A slice of a longer tensor would be one more kind of argument to compile for.
+        return compiled(*(a.clone() if isinstance(a, Tensor) else a for a in args), **kwargs)
+
+    return run
 
 
 def use_graphs(config: TrainingConfig, device: torch.device) -> bool:
