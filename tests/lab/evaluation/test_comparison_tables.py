@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ustad.lab.baselines.ablations import LAMBDAS
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.claims import judge_claims
 from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
@@ -14,7 +15,6 @@ from ustad.lab.evaluation.comparison_tables import (
     scaling_tables,
     search_tables,
     spread_tables,
-    unweighted_loss,
 )
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.result_tables import SCORES
@@ -98,7 +98,7 @@ def test_the_lambda_in_use_is_the_one_that_the_stored_search_found():
     assert sorted(line["budget"]["category_weight"] for line in results["search"]) == list(LAMBDAS)
     lines = [line for line in results["tried"] if line["source"]["agents"] == 20_000]
     assert min(line["seed"] for line in [*lines, *results["search"]]) > 100  # no seed that figures are reported of
-    weights = {line["budget"].get("changes", {}).get("category_weight", 1): unweighted_loss(line) for line in lines}
+    weights = {line["budget"].get("changes", {}).get("category_weight", 1): validation_loss(line) for line in lines}
     assert len(weights) > 1
     assert min(weights, key=lambda weight: weights[weight]) == BEST_LAMBDA
 

@@ -82,6 +82,14 @@ def test_every_recording_has_a_line_and_the_page_begins_with_them(work: Path) ->
     assert [row[0] for row in quality.rows] == ["logger", "app"]
 
 
+def test_visit_rate_is_called_what_its_scores_are(work: Path) -> None:
+    """NUMOSIM publishes the neighbours' maximum; here an event has its own score, and the maximum is by incident."""
+    lines = read_results(work / "results")["gps"]
+    assert BUDGETS["tiny"].settings("visit-rate")["spread"] is False
+    assert {row[0] for row in gps_tables(lines)[0].rows} == {"visit rate by place, own score of each event"}
+    assert any(line["result"]["events"]["auroc"] != line["result"]["incidents"]["auroc"] for line in lines)
+
+
 def test_what_is_kept_is_a_share_of_the_same_seeds_figures() -> None:
     def line(seed: int, area: float, precision: float) -> dict:
         return {"seed": seed, "result": {"events": {"auroc": area, "ap": precision}}}

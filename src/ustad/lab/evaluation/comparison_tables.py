@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
     LEVELS,
@@ -183,7 +184,7 @@ def search_tables(results: Results) -> list[Table]:
         rows.append(
             (
                 f"{line['budget']['category_weight']:g}",
-                f"{unweighted_loss(line):.3f}",
+                f"{validation_loss(line):.3f}",
                 f"{training['fields'].get('poi', float('nan')):.3f}",
                 *(f"{terms[name]['mae']:.2f}" for name in ("x", "y", "start", "duration")),
                 f"{terms['poi']['accuracy']:.1f}",
@@ -219,14 +220,9 @@ def losses_by_lambda(lines: list[Line]) -> dict[str, dict[float, Line]]:
 
 def _say_lowest(by_weight: dict[float, Line]) -> str:
     """The λ with the lowest loss, of which, and which of them were cut by the clock."""
-    best = min(by_weight, key=lambda weight: unweighted_loss(by_weight[weight]))
+    best = min(by_weight, key=lambda weight: validation_loss(by_weight[weight]))
     weights = ", ".join(f"{w:g}{'' if by_weight[w]['training']['converged'] else ' (cut)'}" for w in sorted(by_weight))
     return f"λ = {best:g} of {weights}"
-
-
-def unweighted_loss(line: Line) -> float:
-    """The validation losses of all fields added up, kinds counting as much as numbers."""
-    return float(sum(line["training"]["fields"].values()))
 
 
 # ------------------------------------------------------------------------------------------------ preset best

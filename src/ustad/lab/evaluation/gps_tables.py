@@ -24,6 +24,8 @@ from ustad.lab.evaluation.result_tables import (
 )
 
 _MINUTE = 60.0
+#: Methods as they are scored here; others are called what they are called everywhere.
+ROW_NAMES = {**NAMES, "visit-rate": "visit rate by place, own score of each event"}
 #: Events by their own score and by that of their incident, and agents.
 GPS_LEVELS = ("events", "incidents", "agents")
 
@@ -43,15 +45,16 @@ def _detection_table(lines: list[Line], data: str) -> Table:
         truth = select_lines(lines, data=data, method=method, phone=TRUE_STAYS)
         for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data, method=method)):
             cell_lines = select_lines(lines, data=data, method=method, phone=phone)
-            row = [NAMES.get(method, method), phone, str(len(cell_lines))]
+            row = [ROW_NAMES.get(method, method), phone, str(len(cell_lines))]
             for level in GPS_LEVELS:
                 row += [format_mean([_value(x, level, what) for x in cell_lines], 3) for what in ("auroc", "ap")]
                 row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, cell_lines, level)))
             row.append(format_mean([x["result"].get("true_of_most_unusual") for x in cell_lines], 1))
             rows.append(tuple(row))
     note = (
-        "incidents: events by the score of their incident. kept: mean AUROC − 0.5 and mean AUPR as shares of those of "
-        "the same people's true stays, where these are .05 better than chance. "
+        "incidents: events by the score of their incident; of visit rate, which names none, by the highest of an event "
+        "and its two neighbours, as it is published. kept: mean AUROC − 0.5 and mean AUPR as shares of those of "
+        "the same people's true stays, where these are 0.05 better than chance. "
         "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
     )
     note += f" {say_older_code(select_lines(lines, data=data), NAMES)}"
