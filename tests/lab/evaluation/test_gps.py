@@ -1,4 +1,4 @@
-"""Detection from GPS beside true stays: what is missed counts, and the table leads the page."""
+"""Detection from GPS beside true stays: what is missed counts, and the page shows one table of it."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_missed_stays_and_agents_count_as_found_last() -> None:
     assert found["true_of_most_unusual"] == 2
 
 
-def test_every_recording_has_a_line_and_the_page_begins_with_them(work: Path) -> None:
+def test_every_recording_has_a_line_and_their_table_follows_the_verdicts(work: Path) -> None:
     results = read_results(work / "results")
     assert len(results["gps"]) == 5
     page = page_text(results, "results", "figures")
-    assert page.index("## gps") < page.index("The published figures are the paper's")
+    assert page.index("## In one screen") < page.index("## gps") < page.index("## Data, seeds and budgets")
     detection, quality = gps_tables(results["gps"])
     assert [row[1] for row in detection.rows] == [TRUE_STAYS, "logger", "app"]
     assert [row[0] for row in quality.rows] == ["logger", "app"]

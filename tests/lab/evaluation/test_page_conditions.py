@@ -12,13 +12,11 @@ from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.page import (
     _fewer_seeds,
-    _refuse_two_budgets,
     _standard_error,
     _unknown_kinds,
     _verdicts,
     _versions,
 )
-from ustad.tables import DataError
 
 
 def line(method, seed, **result):
@@ -76,13 +74,6 @@ def test_lines_that_counted_unknown_kinds_as_wrong_are_named():
         [line("ustad-plain", 7, classes=[{"class": "unknown", "n": 1200}, {"class": "shop", "n": 9}])]
     )
     assert told == ["- town: in the curves of rejection 1,200 events at places of unknown kind count as wrong"]
-
-
-def test_two_budgets_on_the_same_data_are_not_published_together():
-    lines = [{**line("ctle", seed), "budget": {"name": name}} for seed, name in ((7, "full"), (8, "full-search4"))]
-    with pytest.raises(DataError, match="full and full-search4"):
-        _refuse_two_budgets({"detection": lines})
-    _refuse_two_budgets({"detection": lines[:1], "scores": lines[1:]})
 
 
 def test_the_screen_of_verdicts_counts_what_holds_and_names_what_does_not():

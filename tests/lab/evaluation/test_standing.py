@@ -3,7 +3,6 @@
 import pytest
 
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.fairness_tables import missing_deep, missing_methods
 from ustad.lab.evaluation.standing import causes, goal_tables, lead, standing
 
 
@@ -127,16 +126,3 @@ def test_the_searched_lambda_stands_beside_the_printed_one():
     predicted = [prediction("ustad-plain", 1.0, 60.0), prediction("ustad-lambda", 1.0, 66.0)]
     (told,) = causes(results(detection=lines, prediction=predicted))
     assert "66.0 against 60.0 % of kinds of place right, events 0.900 against 0.800" in told
-
-
-def test_methods_that_were_never_run_are_named():
-    lines = results(detection=detection("ustad-plain", (0.8,)), uncertainty=[{"data": "town", "weeks": 1}])
-    asked = {"detection": ("ustad-plain", "ctle"), "prediction": ("mlp",), "uncertainty": ("ustad-weeks",)}
-    assert missing_methods(lines, asked) == ["CTLE (detection)"]  # an experiment without any line was not asked for
-
-
-def test_what_further_data_sets_lack_is_named_where_ustad_was_run():
-    lines = [*detection("ustad-plain", (0.8,), "first"), *detection("ustad-plain", (0.8,), "second")]
-    lines += [x for m in ("ctle", "gm-vsae", "atrom", "transformer") for x in detection(m, (0.7,), "second")]
-    lines += detection("ctle", (0.7,), "third")
-    assert missing_deep(results(detection=lines)) == ["on second SensitiveHUE, preset `best` (ours)"]

@@ -167,7 +167,7 @@ def plan(
     `past` False the windows without anything later than the event.
     """
     sources, names, turns = list(sources), list(names), None if methods is None else list(methods)
-    all_names = {_asked_by(o) for e in EXPERIMENTS.values() for o in e.options}
+    all_names = {asked_by(o) for e in EXPERIMENTS.values() for o in e.options}
     if turns is not None and (unknown := set(turns) - all_names):
         raise ConfigError(f"no experiment has the method '{min(unknown)}' (known: {', '.join(sorted(all_names))})")
     for name in names:
@@ -181,22 +181,22 @@ def plan(
             seed,
             budget,
             options,
-            None if turns is None else turns.index(_asked_by(options)),
+            None if turns is None else turns.index(asked_by(options)),
         )
         for seed in (range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds)
         for source in sources
         for name in names
         for options in EXPERIMENTS[name].options
-        if (turns is None or _asked_by(options) in turns) and (past or options.get("window") != "past")
+        if (turns is None or asked_by(options) in turns) and (past or options.get("window") != "past")
     ]
 
 
 def find_methods(experiment: str) -> tuple[str, ...]:
     """The names by which `methods` knows the cells of an experiment, in the order of the plan."""
-    return tuple(dict.fromkeys(_asked_by(options) for options in EXPERIMENTS[experiment].options))
+    return tuple(dict.fromkeys(asked_by(options) for options in EXPERIMENTS[experiment].options))
 
 
-def _asked_by(options: dict[str, Any]) -> str:
+def asked_by(options: dict[str, Any]) -> str:
     """The name by which `methods` knows a cell."""
     if "weeks" in options:
         return BY_WEEKS if options["weeks"] in (WEEKS[0], WEEKS[-1]) else BETWEEN_WEEKS
@@ -309,4 +309,4 @@ def device_type(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-__all__ = ["BUDGETS", "EXPERIMENTS", "Cell", "find_methods", "plan", "read_results", "run_cell"]
+__all__ = ["BUDGETS", "EXPERIMENTS", "PAPER", "Cell", "asked_by", "find_methods", "plan", "read_results", "run_cell"]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ustad.lab.evaluation.experiments import PAPER, asked_by, find_methods
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
 from ustad.lab.evaluation.result_tables import (
-    DEEP,
     KIND_NAMES,
     NAMES,
     SCORES,
@@ -148,26 +148,23 @@ def say_older_rule(lines: list[Line]) -> str:
     return f"Stopped by the older rule ({OLDER_MARK}): {texts}." if texts else ""
 
 
-def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> list[str]:
-    """Methods by experiment that have no line on the first data set of it."""
-    return [
-        f"{NAMES[method]} ({name})"
-        for name, names in methods.items()
-        if (own := [*results.get(name, []), *results.get(f"{name} with trips", [])])
-        for method in names
-        if not any(line["data"] == sets(own)[0] and line.get("method", "ustad-weeks") == method for line in own)
-    ]
+def missing_methods(results: Results) -> list[str]:
+    """What no line answers: by experiment and data sets, the methods of the plan that were not run there.
 
-
-def missing_deep(results: Results) -> list[str]:
-    """Deep baselines and our preset that further data sets lack, where USTAD was run: by data set."""
-    lines, sentences = results.get("detection", []), []
-    for data in sets(lines)[1:]:
-        methods = {x["method"] for x in select_lines(lines, data=data)}
-        names = [NAMES[m] for m in (*DEEP, "ustad-default") if m not in methods]
-        if "ustad-plain" in methods and names:
-            sentences.append(f"on {data} {', '.join(names)}")
-    return sentences
+    Data sets with true stays alone; an experiment that was run nowhere was not asked for.
+    """
+    asked = [name for name in PAPER if results.get(name)]
+    all_data = sets([line for name in asked for line in results[name]])
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name in asked:
+        lines = [line for part in ("", " with trips", " of best") for line in results.get(name + part, [])]
+        for data in all_data:
+            answered = {asked_by(line) for line in select_lines(lines, data=data)}
+            methods = tuple(NAMES[method] for method in find_methods(name) if method not in answered)
+            words = methods if answered else ("all of it",)
+            if methods:
+                groups.setdefault((name, words), []).append(data)
+    return [f"{name} on {', '.join(data)}: {' · '.join(methods)}" for (name, methods), data in groups.items()]
 
 
 def changed_tables(lines: list[Line]) -> list[Table]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,11 @@ from ustad.lab.evaluation.comparison_tables import (
     search_tables,
     spread_tables,
 )
-from ustad.lab.evaluation.experiments import BY_WEEKS, DETECTORS, EXPERIMENTS, PREDICTORS, read_results
+from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.fairness_tables import (
     WITH_NETWORKS,
     changed_tables,
     find_unfinished,
-    missing_deep,
     missing_methods,
     say_older_rule,
     seconds_tables,
@@ -39,6 +38,7 @@ from ustad.lab.evaluation.fairness_tables import (
     training_tables,
 )
 from ustad.lab.evaluation.figures import draw_all, plan_figures
+from ustad.lab.evaluation.given_settings import refuse_two_budgets, say_budgets, say_given
 from ustad.lab.evaluation.gps_tables import gps_tables
 from ustad.lab.evaluation.page_words import (
     ALSO,
@@ -54,7 +54,7 @@ from ustad.lab.evaluation.page_words import (
     SPREAD,
     TRAINING_SPREAD,
 )
-from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, Table, all_tables, select_lines
+from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, Table, all_tables, select_lines, sets, slug
 from ustad.lab.evaluation.standing import causes, goal_tables, standing
 from ustad.lab.evaluation.stopping import OLDER_RULE
 from ustad.lab.evaluation.tried_tables import tried_tables
@@ -69,7 +69,7 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
     results, first = read_results(*directories), directories[0]
     if not any(results.values()):
         raise DataError(f"{first}: holds no results; run `ustad lab experiment NAME --out {first}`")
-    _refuse_two_budgets(results)
+    refuse_two_budgets(results)
     draw_all(results, figures)
     for tables in (gps_tables(results["gps"]), standing(results), goal_tables(results), *every_table(results).values()):
         for table in tables:
@@ -80,33 +80,27 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
     return page
 
 
-def _refuse_two_budgets(results: Results) -> None:
-    """Figures of the same method on the same data with two budgets are no spread over seeds."""
-    for name in EXPERIMENTS:
-        lines = results.get(name, [])
-        for data in {line["data"] for line in lines}:
-            budgets = sorted({line["budget"]["name"] for line in select_lines(lines, data=data)})
-            if len(budgets) > 1:
-                raise DataError(
-                    f"{name} on {data} was run with the budgets {' and '.join(budgets)}; publish each from a directory "
-                    "of its own (--out)"
-                )
-
-
 def page_text(results: Results, place: str, figures: str) -> str:
-    """The page: detection from GPS, verdicts, a table for each question, and the rest folded. `place` names the result
+    """The page: verdicts, a table for each question, detection from GPS, and the rest folded. `place` names the result
     files, `figures` is the way from the page to the figures."""
     tables, pictures = every_table(results), plan_figures(results)
-    parts = [GENERATED_LINE.format(place=place), "# Results", *_from_gps(results), OTHER_DATA, *_verdicts(results)]
+    parts = [GENERATED_LINE.format(place=place), "# Results", *_verdicts(results), OTHER_DATA]
     for name, question in QUESTIONS.items():
         if results[name]:
             parts += _question(name, question, results, (tables, pictures, figures))
-    parts += _fold("What the figures were made with", ["## Data, seeds and budgets", *_conditions(results)])
+    parts += _from_gps(results)
     training = [*_section(tables["training"], [], figures), *_section(tables["seconds"], [], figures)]
-    parts += _fold("How long each method was trained, and how long it took", ["## Training", *training])
-    parts += _fold("What was tried on development seeds", ["## Tried", *_section(tables["tried"], [], figures)])
-    parts += _fold("Every claim of the paper", ["## The paper's claims, one by one", _claims(results)])
-    parts.append(HOW_TO_RUN)
+    folds = {
+        "Every claim of the paper": ["## The paper's claims, one by one", _claims(results)],
+        "What was asked of the reproduction": _section(goal_tables(results), [], figures),
+        "What was cut or not run": ["## Not complete", *_incomplete(results)],
+        "What the figures were made with": ["## Data, seeds and budgets", *_conditions(results)],
+        "How long each method was trained, and how long it took": ["## Training", *training],
+        "What was tried on development seeds": ["## Tried", *_section(tables["tried"], [], figures)],
+    }
+    for summary, content in folds.items():
+        parts += _fold(summary, content)
+    parts += _fold("How to run it again", HOW_TO_RUN.split("\n", 1))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -122,9 +116,22 @@ def every_table(results: Results) -> dict[str, list[Table]]:
     tables["uncertainty"] = [*rejection_tables(uncertain), *tables["uncertainty"], *scaling_tables(uncertain)]
     tables["scores"] += calibrated_score_tables(results["scores"])
     tables["injections"] += [*changed_tables(results["injections"]), *best_injection_tables(results)]
+    for name in ("detection", "prediction"):
+        tables[name] = list(_add_settings(tables[name], name, results))
     tables["tried"] = tried_tables(results.get("tried", []))
     tables["seconds"] = seconds_tables(results)
     return {**tables, "cases": case_tables(results), "training": training_tables(results)}
+
+
+def _add_settings(tables: Iterable[Table], name: str, results: Results) -> Iterable[Table]:
+    """The tables of a question by data set, with the budget and the settings of each method in their notes."""
+    for table in tables:
+        for part, prefix in ((name, name), (f"{name} with trips", f"{name}-trips")):
+            lines = results.get(part, [])
+            own = [line for line in lines if table.name == f"{prefix}-{slug(line['data'])}"]
+            if words := say_given(own, results.get("tried", [])):
+                table = replace(table, note=f"{table.note} {words}".strip())
+        yield table
 
 
 def _question(
@@ -135,7 +142,8 @@ def _question(
     own = tables.get(name, [])
     bare_parts = [] if name in ("prediction", "detection") else [name, *ALSO.get(name, ())]
     lines = [line for part in bare_parts for line in results[part]]
-    notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines)]
+    given = say_given(lines, results.get("tried", []))
+    notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines), given]
     parts = [f"## {question}", *notes, *_section(own[:1], [], figures)]
     rest = [f"### {name}: {EXPERIMENTS[name].about}"]
     rest += _section(own[1:], pictures.get(name, []), figures)
@@ -174,16 +182,19 @@ def _verdicts(results: Results) -> list[str]:
         cells = ([words for v, words in own if v == verdict] for verdict in ("not confirmed", "reversed"))
         rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
     table = Table("", "", ("", "claims confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
+    budgets = (say_budgets(select_lines(results["detection"], data=data)) for data in sets(results["detection"]))
+    return ["## In one screen", table, CLAIMS_BELOW, *_standing(results), " ".join(filter(None, budgets))]
+
+
+def _incomplete(results: Results) -> list[str]:
+    """Networks that were cut or stopped by another rule, then what no cell answers, all of it from the lines."""
     cut = find_unfinished(results)
     trainings = [line for name in WITH_NETWORKS for line in results.get(name, []) if line.get("training")]
     words = f"Cut before they stopped by themselves: {'; '.join(cut)}." if cut else "Every network stopped by itself."
-    missing = missing_methods(results, {"prediction": PREDICTORS, "detection": DETECTORS, "uncertainty": (BY_WEEKS,)})
-    words += f" Not run to their end yet: {', '.join(missing)}." if missing else ""
-    words += f" Not run: {'; '.join(absent)}." if (absent := missing_deep(results)) else ""
     if older := say_older_rule(trainings):
         words += f" {older} {OLDER_RULE}."
-    goals = _fold("What was asked of the reproduction", _section(goal_tables(results), [], ""))
-    return ["## In one screen", table, CLAIMS_BELOW, *_standing(results), words if trainings else "", *goals]
+    missing = [f"- {text}" for text in missing_methods(results)]
+    return [words if trainings else "", "Not run:" if missing else "", "\n".join(missing)]
 
 
 def _from_gps(results: Results) -> list[str]:
@@ -211,7 +222,7 @@ def _conditions(results: Results) -> list[str]:
     notes.append(Table("", "", heads, tuple(rows)).markdown().rstrip())
     settings = [
         f"- budget `{name}`: "
-        + (", ".join(f"{k} {v}" for k, v in budget.items() if k != "name" and v is not None))
+        + (", ".join(f"{k} {v}" for k, v in budget.items() if k not in ("name", "chosen") and v is not None))
         + "; what is not named is each method's own default, and the preset `best` chooses its own batches"
         for name, budget in budgets.items()
     ]

@@ -32,7 +32,8 @@ NAMES = {
     "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
     "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
     "ustad-minmax": "USTAD, numbers in [0, 1]",
-    "ustad-lambda": f"USTAD, λ = {BEST_LAMBDA:g}", "ustad-weeks": "USTAD after fewer weeks",
+    "ustad-lambda": f"USTAD, λ = {BEST_LAMBDA:g}", "ustad-weeks": "USTAD after one week beside all",
+    "ustad-weeks-between": "USTAD after two weeks",
     "ustad-default": "preset `best` (ours)", "ustad-best": "preset `best` (ours)",
     "ustad-quick": "preset `quick` (ours)", "ustad-paper": "preset `paper`",
 }  # fmt: skip
@@ -209,8 +210,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
             for i, what in enumerate(("auroc", "ap")):
                 published_values = paper.get(method, {}).get(level) if window == "day" else None
                 row += [
-                    format_mean(detection_values(lines, data, method, level, what=what, window=window), 3 + i),
-                    plain(published_values[i], 3 + i) if published_values else "–",
+                    format_mean(detection_values(lines, data, method, level, what=what, window=window)),
+                    plain(published_values[i]) if published_values else "–",
                 ]
             if level == "events":
                 figures = (detection_values(lines, data, method, "incidents", what=w, window=window) for w in WHATS)
@@ -268,10 +269,7 @@ def _recurrence_table(lines: list[Line], data: str) -> Table:
         row = [NAMES[method]]
         for level in LEVELS:
             for kind in kinds:
-                row += [
-                    format_mean([r.get(level, {}).get(kind, {}).get(what) for r in results], 3 + i)
-                    for i, what in enumerate(("auroc", "ap"))
-                ]
+                row += [format_mean([r.get(level, {}).get(kind, {}).get(what) for r in results]) for what in WHATS]
         rows.append(tuple(row))
     title = f"Detection of recurring and non-recurring anomalies apart, {data}"
     return Table(f"recurrence-{slug(data)}", title, tuple(heads), tuple(rows))
@@ -283,7 +281,7 @@ def score_tables(lines: list[Line]) -> list[Table]:
     for data in sets(lines):
         for how in SCORES:
             values = [score_values(lines, data, how, level, what=what) for level in LEVELS for what in ("auroc", "ap")]
-            rows.append((data, SCORES[how], *(format_mean(v, 3 + i % 2) for i, v in enumerate(values))))
+            rows.append((data, SCORES[how], *map(format_mean, values)))
     return [Table("scores", "Scores of the same model", heads, tuple(rows))] if rows else []
 
 
@@ -304,7 +302,7 @@ def _injection_table(lines: list[Line], data: str) -> Table:
         values = [injection_values(lines, data, kind, how, what=what) for how in hows for what in ("auroc", "ap")]
         rows.append((name, *(format_mean(v, 3) for v in values)))
         if kind in paper:
-            rows.append((f"*{name}, paper*", *(plain(v, 4) for how in hows for v in paper[kind][how])))
+            rows.append((f"*{name}, paper*", *(plain(v) for how in hows for v in paper[kind][how])))
     heads = ("injection", *(f"{SCORES[how]} {what}" for how in hows for what in ("AUROC", "AUPR")))
     return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows))
 
