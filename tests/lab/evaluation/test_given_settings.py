@@ -15,7 +15,7 @@ EMPTY |= {"tried": [], "search": []}
 
 def line(method, seed=1, budget="large", data="town", chosen=None, changes=None, loss=1.0):
     own = {key: value for key, value in (("chosen", chosen), ("changes", changes)) if value}
-    areas = {"auroc": 0.8, "ap": 0.1}
+    areas = {"auroc": 0.8, "ap": 0.1, "positives": 5, "n": 90}
     training = {
         "epochs": 9, "steps": 90, "best_loss": loss, "seconds": 3.0, "stopped": "patience", "converged": True,
         "left_out": 0.01,
