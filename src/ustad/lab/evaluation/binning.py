@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,42 @@ def hexagons(x: np.ndarray, y: np.ndarray, logarithms: bool = True) -> dict[str,
         "size": [float(width), float(height)],
         "left_out": left_out,
     }
+
+
+def pool_hexagons(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Hexagons of several data sets in one lattice: `x`, `y`, `count` and `size` as of `hexagons`.
+
+    Each part has a lattice of its own, so that the count of a hexagon is spread over seven points inside it.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    angles = np.arange(6) * np.pi / 3
+    inside = np.vstack([[0.0, 0.0], 0.36 * np.stack([np.cos(angles), np.sin(angles)], axis=1)])
+    points, weights = [np.empty((0, 2))], [np.empty(0)]
+    for part in parts:
+        centres = np.stack([part["x"], part["y"]], axis=1).reshape(-1, 1, 2)
+        points.append((centres + inside * part["size"]).reshape(-1, 2))
+        weights.append(np.repeat(np.asarray(part["count"], float) / len(inside), len(inside)))
+    xy, weight = np.concatenate(points), np.concatenate(weights)
+    left_out = sum(part.get("left_out", 0) for part in parts)
+    if not len(xy):
+        return {"x": [], "y": [], "count": [], "size": [1.0, 1.0], "left_out": left_out}
+    corner, size = xy.min(axis=0), np.maximum(np.ptp(xy, axis=0), 1e-9) / _GRID
+    centres = _nearest_centres(*((xy - corner) / size).T)
+    spots, number = np.unique(centres, axis=0, return_inverse=True)
+    x, y = (spots * size + corner).T
+    count = np.bincount(number.ravel(), weight)
+    return {"x": x.tolist(), "y": y.tolist(), "count": count.tolist(), "size": size.tolist(), "left_out": left_out}
+
+
+def pool_histograms(edges: Sequence[Sequence[float]], counts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Edges that hold those of all data sets, and their counts between them: events lie evenly within a bin."""
+    ends = min(own[0] for own in edges), max(own[-1] for own in edges)
+    common = np.linspace(*ends, max(map(len, edges)))
+    up_to = sum(
+        np.interp(common, own, np.r_[0.0, np.cumsum(numbers)]) for own, numbers in zip(edges, counts, strict=True)
+    )
+    return common, np.diff(up_to)
 
 
 def _nearest_centres(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -50,16 +50,16 @@ def draw_case(plt: Any, case: dict[str, Any]) -> Any:
     """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
     colour = case_colours(case)
     days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
-    tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
+    tall = max(2.0, 0.07 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, tall))
     for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
         for day, low, high, word in case[part]:
             axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
         _name_days(axis, part, span)
     for day, low, high, _ in case["event"]:
-        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
+        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=1.2)
     handles = _legend_patches(plt, case, colour)
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(5, (len(handles) + 1) // 2))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -67,11 +67,11 @@ def _name_days(axis: Any, part: str, span: list[int]) -> None:
     """Hours across, days downwards, a tick a week."""
     axis.set_xlim(0, 24)
     axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
-    axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
+    axis.set_xticks(range(0, 25, 6), [str(h) for h in range(0, 25, 6)])
     axis.set_yticks(range(span[0], span[-1] + 1, 7))
-    axis.set_title("one person, before the test weeks" if part == "train" else "the same person, test weeks")
-    axis.set_xlabel("local time (h)")
-    axis.set_ylabel("time since the first day (days)")
+    axis.set_title("before the test weeks" if part == "train" else "test weeks")
+    axis.set_xlabel("local time (hour)")
+    axis.set_ylabel("since the first day (days)")
 
 
 def _legend_patches(plt: Any, case: dict[str, Any], colour: dict[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ustad.lab.evaluation.drawing import WIDTH, Figure, add_count, draw_panels, plain_ticks, steps_that_fit
+from ustad.lab.evaluation.drawing import WIDTH, Figure, add_count, plain_ticks, steps_that_fit
 from ustad.lab.evaluation.method_styles import NO_METHODS, style_of
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
@@ -19,9 +19,8 @@ from ustad.lab.evaluation.result_tables import (
     SCORES,
     Line,
     detection_values,
-    of_first_seed,
+    pooled_words,
     score_values,
-    seed_words,
     select_lines,
     sets,
     slug,
@@ -32,7 +31,7 @@ SCORES_SHOWN = ("pe", "loss", "pe_au_eu", "loss_knn")
 #: What matplotlib calls the five quantiles of a box.
 BOX = ("whislo", "q1", "med", "q3", "whishi")
 #: Names of two axes of the boxes: of the loss and of the distance.
-BOX_AXES = {"loss": "loss (each feature scaled to 0–1)", "knn": "distance (units of the network's space)"}
+BOX_AXES = {"loss": "loss (features\nscaled to 0–1)", "knn": "distance\n(network's units)"}
 
 
 # ---------------------------------------------------------------------------------------------- detection
@@ -42,7 +41,7 @@ def detection_figures(lines: list[Line]) -> list[Figure]:
     for data in sets(lines):
         own = select_lines(lines, data=data, window="day")
         for level in (level for level in LEVELS if values_by_method(own, level, "auroc")):
-            caption = f"AUROC and AUPR of {level} by every detector, mean and standard deviation over seeds, {data}"
+            caption = f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data}"
             draw = partial(draw_detectors, lines=own, level=level)
             figures.append(Figure(f"detection-{slug(data)}-{level}", caption, draw))
     return figures
@@ -59,7 +58,7 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
     """A row per method, with its name and how many data sets it ran on at the left; AUROC beside AUPR."""
     values = {what: values_by_method(lines, level, what) for what in WHATS}
     methods = list(values["auroc"])[::-1]
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.19 * len(methods) + 0.8), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.16 * len(methods) + 0.8), sharey=True)
     for axis, what in zip(axes, WHATS, strict=True):
         for row, method in enumerate(methods):
             _draw_row(axis, row, method, values[what].get(method, []))
@@ -69,8 +68,8 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
     labels = [add_count(NAMES[method].replace("`", ""), len(values["auroc"][method])) for method in methods]
     axes[0].set_yticks(range(len(methods)), labels)
     axes[0].axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
-    axes[0].set_xlabel(f"AUROC of {level} (0–1; dotted: chance)")
-    axes[1].set_xlabel(f"AUPR of {level} (0–1, logarithmic)")
+    axes[0].set_xlabel(f"AUROC of {level}\n(0–1; dotted: chance)")
+    axes[1].set_xlabel(f"AUPR of {level}\n(0–1, logarithmic)")
     axes[1].set_xscale("log")
     plain_ticks(plt, axes[1].xaxis, steps_that_fit(axes[1].xaxis))
     return figure
@@ -82,7 +81,7 @@ def _draw_row(axis: Any, row: int, method: str, values: list[float]) -> None:
         return
     style = style_of(method)
     spread = np.std(values, ddof=1) if len(values) > 1 else None
-    look = {"fmt": style.marker, "color": style.colour, "markersize": 6, "elinewidth": 1, "capsize": 2}
+    look = {"fmt": style.marker, "color": style.colour, "markersize": 4, "elinewidth": 0.8, "capsize": 1.5}
     axis.errorbar(np.mean(values), row, xerr=spread, **look)
 
 
@@ -91,7 +90,7 @@ def score_figures(lines: list[Line]) -> list[Figure]:
     return [
         Figure(
             f"scores-{what}",
-            f"{word} of four scores of the same model (USTAD), mean and standard deviation over seeds",
+            f"{word} of four scores of the same model (USTAD), mean and standard deviation over data sets",
             partial(draw_scores, lines=lines, what=what),
         )
         for what, word in WHATS.items()
@@ -99,65 +98,76 @@ def score_figures(lines: list[Line]) -> list[Figure]:
 
 
 def draw_scores(plt: Any, lines: list[Line], what: str) -> Any:
-    """A panel per level, a group of bars per data set."""
-    figure, axes = draw_panels(plt, len(LEVELS), columns=1, height=2.4)
+    """A row per data set, a panel per level, a dot per score."""
+    names = sets(lines)[::-1]
+    figure, axes = plt.subplots(1, len(LEVELS), figsize=(WIDTH, 0.5 * len(names) + 1.1), sharey=True)
     for axis, level in zip(axes, LEVELS, strict=True):
-        names = [data for data in sets(lines) if score_values(lines, data, "loss", level, what=what)]
         for number, how in enumerate(SCORES_SHOWN):
             values = [score_values(lines, data, how, level, what=what) for data in names]
-            _draw_bars(axis, number, how, values)
-        counts = [len(score_values(lines, data, "loss", level, what=what)) for data in names]
-        ticks = [add_count(name.replace(" (", "\n("), n) for name, n in zip(names, counts, strict=True)]
-        axis.set_xticks(range(len(ticks)), [tick.replace(", n =", "\nn =") for tick in ticks])
-        axis.set_title(level)
-        axis.set_ylabel(f"{WHATS[what]} (0–1)")
+            _draw_dots(axis, number, how, values)
+        axis.set_xlabel(f"{WHATS[what]} of {level}\n(0–1{'; dotted: chance' if what == 'auroc' else ''})")
+        axis.grid(axis="x", color="0.92")
+        axis.set_axisbelow(True)
         if what == "auroc":
-            axis.axhline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+            axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+        else:
+            axis.set_xlim(left=0)
+    counts = [len({line["seed"] for line in select_lines(lines, data=data)}) for data in names]
+    ticks = [add_count(name.replace(" (", "\n("), n) for name, n in zip(names, counts, strict=True)]
+    axes[0].set_yticks(range(len(names)), ticks)
+    axes[0].set_ylim(-0.6, len(names) - 0.4)
     handles, labels = axes[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(SCORES_SHOWN))
     return figure
 
 
-def _draw_bars(axis: Any, number: int, how: str, values: list[list[float]]) -> None:
-    """One score's bar in each group: mean and sample standard deviation."""
-    at = np.arange(len(values)) + 0.2 * (number - 1.5)
+def _draw_dots(axis: Any, number: int, how: str, values: list[list[float]]) -> None:
+    """One score's dot in each row that has it: mean and sample standard deviation."""
+    at = np.arange(len(values)) + 0.18 * (1.5 - number)
+    mean = [np.mean(v) if v else np.nan for v in values]
     spread = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
-    style = {"color": NO_METHODS[number].colour, "error_kw": {"lw": 0.9}, "capsize": 2}
-    axis.bar(at, [np.mean(v) for v in values], 0.18, yerr=spread, label=SCORES[how], **style)
+    style = NO_METHODS[number]
+    look = {"fmt": style.marker, "color": style.colour, "elinewidth": 0.8, "capsize": 1.5}
+    axis.errorbar(mean, at, xerr=spread, label=SCORES[how], **look)
 
 
 # --------------------------------------------------------------------------------------------- injections
 def injection_figures(lines: list[Line]) -> list[Figure]:
-    first = of_first_seed(lines)
     return [
         Figure(
             f"injections-{slug(data)}",
-            f"Loss and distance by kind of injection (USTAD), {data}{seed_words(first, data)}",
-            partial(draw_boxes, lines=select_lines(first, data=data)),
+            "Loss and distance by kind of injection (USTAD): each quantile is the mean over data sets, dots are the "
+            f"medians of each, {data}{pooled_words(lines, data)}",
+            partial(draw_boxes, lines=select_lines(lines, data=data)),
         )
-        for data in sets(first)
+        for data in sets(lines)
     ]
 
 
 def draw_boxes(plt: Any, lines: list[Line]) -> Any:
-    """Boxes from quantiles, of each kind's own injection; whiskers are the 5th and 95th percentile."""
-    boxes = {x["kind"]: x["result"]["boxes"] for x in lines}
-    groups = [("normal", next(iter(boxes.values())).get("normal"))]
-    groups += [(name, boxes.get(kind, {}).get(kind)) for kind, name in KIND_NAMES.items()]
-    rows = [(name, box) for name, box in groups if box][::-1]
+    """Boxes of each kind's own injection over data sets; whiskers are the 5th and 95th percentile."""
+    first = lines[0]["kind"]
+    boxes = {"normal": [x["result"]["boxes"].get("normal") for x in select_lines(lines, kind=first)]}
+    for kind, name in KIND_NAMES.items():
+        boxes[name] = [x["result"]["boxes"].get(kind) for x in select_lines(lines, kind=kind)]
+    rows = [(name, own) for name, parts in boxes.items() if (own := [part for part in parts if part])][::-1]
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.3 * len(rows) + 0.8), sharey=True)
     for axis, (what, label) in zip(axes, BOX_AXES.items(), strict=True):
-        quantile_rows = [(row, box[what]) for row, (_, box) in enumerate(rows) if box[what]]
-        stats = [dict(zip(BOX, quantiles, strict=True)) for _, quantiles in quantile_rows]
-        style = {"color": style_of("ustad-plain").colour, "linewidth": 2}
-        axis.bxp(
-            stats,
-            [row for row, _ in quantile_rows],
-            orientation="horizontal",
-            showfliers=False,
-            widths=0.6,
-            medianprops=style,
-        )
+        for row, (_, own) in enumerate(rows):
+            _draw_box(axis, row, [part[what] for part in own if part[what]])
         axis.set_xlabel(label)
-    axes[0].set_yticks(range(len(rows)), [add_count(name, box["n"]) for name, box in rows])
+    labels = [add_count(name, sum(part["n"] for part in own)) for name, own in rows]
+    axes[0].set_yticks(range(len(rows)), labels)
     return figure
+
+
+def _draw_box(axis: Any, row: int, quantiles: list[list[float]]) -> None:
+    """A box of the mean quantiles, and the median of each data set."""
+    if not quantiles:
+        return
+    colour = style_of("ustad-plain").colour
+    box = dict(zip(BOX, np.mean(quantiles, axis=0), strict=True))
+    look = {"orientation": "horizontal", "showfliers": False, "widths": 0.6, "manage_ticks": False}
+    axis.bxp([box], [row], medianprops={"color": colour, "linewidth": 1.5}, **look)
+    medians = [own[BOX.index("med")] for own in quantiles]
+    axis.plot(medians, np.full(len(medians), row), ".", color=colour, markersize=3, alpha=0.7)

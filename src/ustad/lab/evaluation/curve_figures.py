@@ -17,7 +17,7 @@ from ustad.lab.evaluation.method_styles import family, style_of
 from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
 from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, has_ended, is_of_older_rule
 
-COLUMNS = 3
+COLUMNS = 2
 #: Panels of one figure: more would not fit a page.
 MOST_PANELS = 12
 DOT = "black"  # at the weights that were kept
@@ -70,7 +70,7 @@ def curves_by_method(lines: list[Line]) -> Curves:
 
 def draw_curves(plt: Any, curves: Curves) -> Any:
     """A dot marks the weights that were kept; a line without room after it was cut before it stopped by itself."""
-    figure, axes = draw_panels(plt, len(curves), columns=COLUMNS, height=1.8)
+    figure, axes = draw_panels(plt, len(curves), columns=COLUMNS, height=1.25)
     for axis, (method, runs) in zip(axes, curves.items(), strict=True):
         _draw_runs(axis, method, runs)
         _limit_losses(axis, runs)
@@ -85,7 +85,7 @@ def _draw_runs(axis: Any, method: str, runs: list[dict[str, Any]]) -> None:
     for run in runs:
         curve = np.array(run["curve"], float)
         axis.plot(np.arange(1, len(curve) + 1), curve, color=style_of(method).colour, linewidth=0.9)
-        axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=DOT, markersize=3)
+        axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=DOT, markersize=2.5)
 
 
 def _limit_losses(axis: Any, runs: list[dict[str, Any]]) -> None:

@@ -15,10 +15,10 @@ from ustad.config import ConfigError
 
 #: Okabe and Ito's colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-#: Inches: the text of a page is as wide, so that type is read at its own size.
-WIDTH = 7.0
+#: Inches: half the width of a printed page, where type is read at its own size.
+WIDTH = 3.5
 #: Points: the smallest type, and that of titles and axes.
-SMALL, LARGE = 8, 9
+SMALL, LARGE = 7, 7.5
 #: Where a label may stand beside its point: right, left, above and below, then the corners.
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 #: Share of a label that may lie over other points.
@@ -49,6 +49,11 @@ def plots() -> Any:
             "svg.fonttype": "none",  # text stays text: smaller files that can be searched
             "font.size": LARGE,
             "axes.titlesize": LARGE,
+            "axes.linewidth": 0.6,
+            "lines.linewidth": 1.0,
+            "lines.markersize": 4,
+            "xtick.major.width": 0.6,
+            "ytick.major.width": 0.6,
             "xtick.labelsize": SMALL,
             "ytick.labelsize": SMALL,
             "legend.fontsize": SMALL,

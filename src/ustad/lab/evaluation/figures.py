@@ -1,4 +1,4 @@
-"""Figures from result lines: PNG, as wide as the text of a page, in colours that colour-blind people can tell apart.
+"""Figures from result lines: PNG, half as wide as a page, in colours that colour-blind people can tell apart.
 
 In go the lines that `experiments.read_results` returns and a directory; out come files and their names.
 """
@@ -16,7 +16,7 @@ from ustad.lab.evaluation.epistemic_figures import epistemic_figures
 from ustad.lab.evaluation.result_tables import Line, Results
 from ustad.lab.evaluation.uncertainty_figures import uncertainty_figures
 
-_RESOLUTION = 140
+_RESOLUTION = 280
 _MAKERS: dict[str, Callable[[list[Line]], list[Figure]]] = {
     "detection": detection_figures,
     "uncertainty": uncertainty_figures,

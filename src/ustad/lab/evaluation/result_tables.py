@@ -130,15 +130,10 @@ def select_lines(lines: list[Line], **conditions: Any) -> list[Line]:
     return [line for line in lines if all(line.get(k) == v for k, v in conditions.items())]
 
 
-def of_first_seed(lines: list[Line]) -> list[Line]:
-    """Of each data set the lines of its lowest seed: what a figure of one model alone is drawn from."""
-    first = {data: min(x["seed"] for x in select_lines(lines, data=data)) for data in sets(lines)}
-    return [line for line in lines if line["seed"] == first[line["data"]]]
-
-
-def seed_words(lines: list[Line], data: str) -> str:
-    """The seed of a data set's first line, for the end of a caption."""
-    return f", seed {select_lines(lines, data=data)[0]['seed']}"
+def pooled_words(lines: list[Line], data: str) -> str:
+    """Of how many data sets a figure is, for the end of a caption."""
+    n = count_seeds(select_lines(lines, data=data))
+    return f"; {n} data sets together" if n > 1 else "; one data set"
 
 
 def count_seeds(lines: list[Line]) -> int:
