@@ -13,7 +13,7 @@ from ustad.lab.evaluation.result_tables import KIND_NAMES, LEVELS, NAMES, TERMS
 
 pytest.importorskip("matplotlib")
 
-WIDEST, SMALLEST = 7.2, 7.5  # inches, points
+WIDEST, SMALLEST = 3.5, 7  # inches, points
 DATA = {"numosim-la (2,000 agents)": 3, "simla (5,000 agents)": 2, "simjordan (5,000 agents)": 1,
         "town (5,000 agents)": 1, "numosim-la (20,000 agents)": 1}  # fmt: skip
 FIRST = next(iter(DATA))

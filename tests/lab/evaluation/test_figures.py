@@ -1,4 +1,4 @@
-"""Figures can be read: labels and ticks stand apart, colours mean something, captions say which seed is shown."""
+"""Figures can be read: labels and ticks stand apart, colours mean something, captions say how many data sets."""
 
 from itertools import combinations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.binning import hexagons, pool_hexagons, pool_histograms
 from ustad.lab.evaluation.case_figures import case_colours, draw_case
+from ustad.lab.evaluation.comparison_figures import draw_boxes
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
 from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
@@ -126,7 +128,7 @@ def test_a_case_names_its_colours_the_rest_and_the_frame(plt):
     assert [text.get_text() for text in legend.get_texts()] == ["house", "library", "the event"]
 
 
-def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
+def test_captions_say_of_how_many_data_sets_a_figure_is():
     def lines(name, **options):
         results = {
             "uncertainty": {"classes": [], "curves": {}},
@@ -146,9 +148,10 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
         }
     )
     captions = {name: caption for figures in found.values() for name, caption in figures}
-    one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-novel-all-events"}
-    assert {name for name, caption in captions.items() if "seed 8" in caption} == one_seed
-    assert "deviation over seeds" in captions["rejection-town"]
+    pooled = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town"}
+    assert {name for name, caption in captions.items() if caption.endswith("; 2 data sets together")} == pooled
+    assert {name for name, caption in captions.items() if "seed 8" in caption} == {"case-town-novel-all-events"}
+    assert "deviation over data sets" in captions["rejection-town"]
 
 
 def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
@@ -176,6 +179,77 @@ def test_places_of_unknown_kind_are_no_kind_of_place(plt):
     (axis,) = draw_classes(plt, lines).axes
     assert [text.get_text() for text in axis.texts] == ["house", "shop"]
     assert axis.collections[0].get_offsets().tolist() == [[0.5, 90.0], [2.5, 20.0]]
+
+
+def test_kinds_of_place_are_of_all_data_sets_by_their_events(plt):
+    def line(seed, n, accuracy, eu):
+        return {"seed": seed, "method": "ustad-plain", "data": "town",
+                "result": {"classes": [{"class": "house", "n": n, "accuracy": accuracy, "eu": eu}]}}  # fmt: skip
+
+    (axis,) = draw_classes(plt, [line(1, 30, 1.0, 1.0), line(2, 10, 0.6, 3.0)]).axes
+    assert axis.get_title() == "USTAD, n = 40 events"
+    assert axis.collections[0].get_offsets().tolist() == [[1.5, 90.0]]
+    across = [np.ptp(bar.get_segments()[0][:, 0]) for bar in axis.collections[1:]]
+    assert max(across) == pytest.approx(2 * np.std([1.0, 3.0], ddof=1))
+
+
+def test_boxes_of_injections_are_of_all_data_sets(plt):
+    def line(seed, loss):
+        box = {"n": 10 * seed, "loss": [loss - 2, loss - 1, loss, loss + 1, loss + 2], "knn": []}
+        return {"seed": seed, "kind": "swap", "data": "town", "result": {"boxes": {"swap": box, "normal": box}}}
+
+    left, right = draw_boxes(plt, [line(1, 5.0), line(2, 9.0)]).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["swap, n = 30", "normal, n = 30"]
+    dots = [own.get_xdata().tolist() for own in left.lines if own.get_marker() == "."]
+    assert dots == [[5.0, 9.0], [5.0, 9.0]]
+    medians = [own.get_xdata().tolist() for own in left.lines if own.get_linewidth() == 1.5]
+    assert medians == [[7.0, 7.0], [7.0, 7.0]]
+    assert not right.lines
+
+
+def test_weeks_of_training_show_geometric_means_and_the_spread_of_logarithms(plt):
+    def line(seed, weeks, eu):
+        return {"seed": seed, "weeks": weeks, "result": {"terms": {"x": {"au": 1.0, "eu": eu}}}}
+
+    lines = [line(1, 1, 1.0), line(1, 3, 0.25), line(2, 1, 1.0), line(2, 3, 1.0)]
+    _, axis = draw_training_size(plt, lines).axes
+    (container,) = axis.containers
+    line_drawn, _, (bars,) = container
+    assert line_drawn.get_ydata() == pytest.approx([1.0, 0.5])
+    factor = np.exp(np.std(np.log([0.25, 1.0]), ddof=1))
+    assert bars.get_segments()[1][:, 1] == pytest.approx([0.5 / factor, 0.5 * factor])
+
+
+def test_weeks_that_were_not_run_are_named():
+    def lines(*weeks):
+        return [{"data": "town", "seed": 1, "weeks": w, "steps": "equal", "result": {"terms": {}}} for w in weeks]
+
+    def caption(own):
+        results = {**{name: [] for name in EXPERIMENTS}, "uncertainty": own}
+        return dict(plan_figures(results)["uncertainty"])["training-size-town"]
+
+    assert caption(lines(1, 3)).endswith("; not run: 2 weeks")
+    assert "not run" not in caption(lines(1, 2, 3))
+
+
+def test_hexagons_of_several_data_sets_hold_all_of_their_events():
+    random = np.random.default_rng(4)
+    clouds = [random.normal(centre, 1.0, (5000, 2)) for centre in (0.0, 6.0)]
+    parts = [hexagons(*cloud.T, logarithms=False) for cloud in clouds]
+    pooled = pool_hexagons(parts)
+    assert sum(pooled["count"]) == pytest.approx(10_000)
+    x, y, count = (np.array(pooled[key]) for key in ("x", "y", "count"))
+    is_near = (x < 3) & (y < 3)
+    assert count[is_near].sum() == pytest.approx(5000, abs=100)
+    assert np.average(x[~is_near], weights=count[~is_near]) == pytest.approx(clouds[1][:, 0].mean(), abs=0.1)
+    assert pool_hexagons(parts[:1]) is parts[0]
+    assert pool_hexagons([hexagons(np.empty(0), np.empty(0))] * 2)["x"] == []
+
+
+def test_histograms_of_several_data_sets_share_their_bins_evenly():
+    edges, counts = pool_histograms([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], [[4, 2], [8, 6]])
+    assert edges.tolist() == [0.0, 2.0, 4.0]
+    assert counts.tolist() == [14.0, 6.0]
 
 
 def test_every_method_has_the_colour_of_its_family():

@@ -41,7 +41,7 @@ def detection_figures(lines: list[Line]) -> list[Figure]:
     for data in sets(lines):
         own = select_lines(lines, data=data, window="day")
         for level in (level for level in LEVELS if values_by_method(own, level, "auroc")):
-            caption = f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data}"
+            caption = f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data} (dotted: chance)"
             draw = partial(draw_detectors, lines=own, level=level)
             figures.append(Figure(f"detection-{slug(data)}-{level}", caption, draw))
     return figures
@@ -68,8 +68,8 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
     labels = [add_count(NAMES[method].replace("`", ""), len(values["auroc"][method])) for method in methods]
     axes[0].set_yticks(range(len(methods)), labels)
     axes[0].axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
-    axes[0].set_xlabel(f"AUROC of {level}\n(0–1; dotted: chance)")
-    axes[1].set_xlabel(f"AUPR of {level}\n(0–1, logarithmic)")
+    axes[0].set_xlabel("AUROC\n(0–1)")
+    axes[1].set_xlabel("AUPR\n(0–1, log)")
     axes[1].set_xscale("log")
     plain_ticks(plt, axes[1].xaxis, steps_that_fit(axes[1].xaxis))
     return figure
@@ -90,7 +90,8 @@ def score_figures(lines: list[Line]) -> list[Figure]:
     return [
         Figure(
             f"scores-{what}",
-            f"{word} of four scores of the same model (USTAD), mean and standard deviation over data sets",
+            f"{word} of four scores of the same model (USTAD), mean and standard deviation over data sets"
+            + (" (dotted: chance)" if what == "auroc" else ""),
             partial(draw_scores, lines=lines, what=what),
         )
         for what, word in WHATS.items()
@@ -105,7 +106,7 @@ def draw_scores(plt: Any, lines: list[Line], what: str) -> Any:
         for number, how in enumerate(SCORES_SHOWN):
             values = [score_values(lines, data, how, level, what=what) for data in names]
             _draw_dots(axis, number, how, values)
-        axis.set_xlabel(f"{WHATS[what]} of {level}\n(0–1{'; dotted: chance' if what == 'auroc' else ''})")
+        axis.set_xlabel(f"{WHATS[what]} of {level}\n(0–1)")
         axis.grid(axis="x", color="0.92")
         axis.set_axisbelow(True)
         if what == "auroc":

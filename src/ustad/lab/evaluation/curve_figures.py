@@ -51,7 +51,7 @@ def _split(methods: list[str]) -> list[list[str]]:
 
 def _caption(words: str, data: str, lines: list[Line]) -> str:
     """What the curves are of; where networks stopped by the older rule, what the mark in their titles means."""
-    caption = f"Validation loss by epoch, {words}, {data}. Dots: the weights that were kept."
+    caption = f"Validation loss by epoch (each method's own units), {words}, {data}. Dots: the weights that were kept."
     return add_older_rule(caption, lines).removesuffix(".")
 
 
@@ -77,7 +77,7 @@ def draw_curves(plt: Any, curves: Curves) -> Any:
         axis.set_title(_title(method, runs), fontsize=SMALL)
         axis.xaxis.get_major_locator().set_params(integer=True)
     figure.supxlabel("training (epochs)", fontsize=SMALL)
-    figure.supylabel("validation loss\n(each method's own units)", fontsize=SMALL)
+    figure.supylabel("validation loss\n(own units)", fontsize=SMALL)
     return figure
 
 

@@ -135,9 +135,10 @@ def draw_classes(plt: Any, lines: list[Line]) -> Any:
     areas = [8 + 300 * row["n"] / rows[0]["n"] for row in rows]
     at = np.array([(*row["eu"], *row["right"]) for row in rows]).reshape(-1, 4)
     colour = style_of("ustad-plain").colour
-    axis.errorbar(at[:, 0], at[:, 2], xerr=at[:, 1], yerr=at[:, 3], fmt="none", ecolor="0.6", elinewidth=0.6)
     axis.scatter(at[:, 0], at[:, 2], s=areas, alpha=0.55, color=colour, edgecolor="white", zorder=3)
+    axis.errorbar(at[:, 0], at[:, 2], xerr=at[:, 1], yerr=at[:, 3], fmt="none", ecolor="0.6", elinewidth=0.6)
     axis.margins(0.12)
+    axis.set_ylim(-8, 108)  # of rare kinds the bars are longer
     axis.set_title(f"USTAD, n = {sum(row['n'] for row in rows):,} events")
     axis.set_xlabel("mean EU of the kind of place (nats)")
     axis.set_ylabel("accuracy (%)")
