@@ -150,7 +150,11 @@ def test_the_surest_events_stand_beside_all_of_them(tmp_path):
     (table,) = rejection_tables(write(tmp_path, *lines)["uncertainty"])
     assert [row[0] for row in table.rows] == ["USTAD", "USTAD, each feature by its own", "USTAD-AU"]
     row = dict(zip(table.heads, table.rows[0], strict=True))
-    assert (row["data sets"], row["x (km)"], row["kind of place, % right"]) == ("2", "4 · 2 · 1", "60 · 70 · 90")
+    assert (row["data sets"], row["x (km)"], row["kind of place, % right"]) == (
+        "2",
+        "4.00 · 2.00 · 1.00",
+        "60.0 · 70.0 · 90.0",
+    )
 
 
 def test_au_of_numbers_between_0_and_1_stands_beside_the_papers(tmp_path):

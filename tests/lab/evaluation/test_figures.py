@@ -10,7 +10,7 @@ from ustad.lab.evaluation.binning import hexagons, pool_hexagons, pool_histogram
 from ustad.lab.evaluation.case_figures import case_colours, draw_case
 from ustad.lab.evaluation.comparison_figures import draw_boxes
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
-from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit, thin_ticks
 from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
 from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.method_styles import FAMILIES, family, style_of
@@ -81,6 +81,20 @@ def test_ticks_of_a_logarithmic_axis_can_be_read_however_far_it_reaches(plt, hig
     low, high = axis.get_ylim()
     seen = [t.label1 for t in axis.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
     assert len(seen) >= 2
+    assert not overlapping(seen)
+
+
+@pytest.mark.parametrize("lowest", [0.0006, 0.004, 0.012, 0.05, 0.09])
+@pytest.mark.parametrize("highest", [0.13, 0.4, 0.6])
+def test_ticks_side_by_side_have_room_in_a_narrow_panel(plt, lowest, highest):
+    figure, axis = plt.subplots(figsize=(0.95, 2.0))
+    axis.plot([lowest, highest], [1, 2])
+    axis.set_xscale("log")
+    thin_ticks(plt, axis.xaxis, least=0.45)
+    figure.canvas.draw()
+    low, high = axis.get_xlim()
+    seen = [tick.label1 for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    assert seen
     assert not overlapping(seen)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ustad.lab.evaluation.drawing import WIDTH, Figure, add_count, plain_ticks, steps_that_fit
+from ustad.lab.evaluation.drawing import WIDTH, Figure, add_count, thin_ticks
 from ustad.lab.evaluation.method_styles import NO_METHODS, style_of
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
@@ -41,7 +41,10 @@ def detection_figures(lines: list[Line]) -> list[Figure]:
     for data in sets(lines):
         own = select_lines(lines, data=data, window="day")
         for level in (level for level in LEVELS if values_by_method(own, level, "auroc")):
-            caption = f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data} (dotted: chance)"
+            caption = (
+                f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data} "
+                "(dotted: chance)"
+            )
             draw = partial(draw_detectors, lines=own, level=level)
             figures.append(Figure(f"detection-{slug(data)}-{level}", caption, draw))
     return figures
@@ -71,7 +74,7 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
     axes[0].set_xlabel("AUROC\n(0–1)")
     axes[1].set_xlabel("AUPR\n(0–1, log)")
     axes[1].set_xscale("log")
-    plain_ticks(plt, axes[1].xaxis, steps_that_fit(axes[1].xaxis))
+    thin_ticks(plt, axes[1].xaxis, least=0.45)
     return figure
 
 

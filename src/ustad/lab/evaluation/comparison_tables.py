@@ -14,10 +14,12 @@ import numpy as np
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.result_tables import (
+    ERROR_DIGITS,
     KIND_NAMES,
     LEVELS,
     NAMES,
     SCORES,
+    SHARE_DIGITS,
     TERMS,
     Line,
     Results,
@@ -25,6 +27,7 @@ from ustad.lab.evaluation.result_tables import (
     detection_values,
     format_mean,
     format_scientific,
+    plain,
     read_published,
     select_lines,
     sets,
@@ -145,8 +148,9 @@ def _kept_errors(results: list[dict[str, Any]], way: str, term: str) -> str:
     cells = []
     for share in (1.0, 0.95, 0.5):
         values = [result[way][term][result["kept"].index(share)] for result in results]
-        cells.append(100 * (1 - np.mean(values)) if term == "poi" else np.mean(values))
-    return " · ".join(f"{value:.3g}" for value in cells)
+        mean = float(np.mean(values))
+        cells.append(plain(100 * (1 - mean), SHARE_DIGITS) if term == "poi" else plain(mean, ERROR_DIGITS))
+    return " · ".join(cells)
 
 
 def scaling_tables(lines: list[Line]) -> list[Table]:

@@ -90,14 +90,25 @@ def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:
 
 
 def steps_that_fit(axis: Any) -> tuple[float, ...]:
-    """Multiples of powers of ten whose labels have room on a logarithmic axis, by how far it reaches.
-
-    Labels that stand side by side take more room than those above each other.
-    """
+    """Multiples of powers of ten whose labels have room above each other on a logarithmic axis, by how far it goes."""
     low, high = axis.get_view_interval()
-    reach = np.log10(high / low) * (1.5 if axis.axis_name == "x" else 1.0)
+    reach = np.log10(high / low)
     steps = ((3.0, "1"), (0.9, "125"), (0.5, "12357"), (0.0, "123456789"))
     return tuple(map(float, next(digits for least, digits in steps if reach > least)))
+
+
+def thin_ticks(plt: Any, axis: Any, *, least: float) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, from the right, each so large a share of the axis
+    after the last: labels side by side take much room."""
+    low, high = np.log10(axis.get_view_interval())
+    powers = np.arange(np.floor(low), np.ceil(high) + 1)
+    ticks: list[float] = []
+    for tick in np.add.outer(powers, np.log10([1, 2, 5])).ravel()[::-1]:
+        if low <= tick <= high and (not ticks or ticks[-1] - tick >= least * (high - low)):
+            ticks.append(float(tick))
+    axis.set_major_locator(plt.matplotlib.ticker.FixedLocator(sorted(10 ** np.array(ticks))))
+    axis.set_major_formatter(plt.matplotlib.ticker.FormatStrFormatter("%g"))
+    axis.set_minor_formatter(plt.matplotlib.ticker.NullFormatter())
 
 
 def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], size: float = SMALL) -> list[Any]:

@@ -53,6 +53,8 @@ KIND_NAMES = {
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
 WHATS = ("auroc", "ap")
+#: Decimals of errors in km and minutes, and of percentages; AUROC and AUPR have three.
+ERROR_DIGITS, SHARE_DIGITS = 2, 1
 ENDED_HEAD = "stopped by itself"
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
@@ -158,6 +160,7 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
     columns = [(what, term) for what in ("mae", "mape") for term in ("x", "y", "start", "duration")]
     columns.append(("accuracy", "poi"))
     heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %", ENDED_HEAD]
+    digits = [ERROR_DIGITS if what == "mae" else SHARE_DIGITS for what, _ in columns]
     paper = read_published()["prediction"].get(base_name(lines, data), {})
     rows = []
     for method in [*dict.fromkeys(x["method"] for x in select_lines(lines, data=data)), "rejection"]:
@@ -165,9 +168,9 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
         if not any(values):
             continue
         own = select_lines(lines, data=data, method="ustad-plain" if method == "rejection" else method)
-        rows.append((NAMES[method], *(format_mean(v, 2) for v in values), count_ended(own)))
+        rows.append((NAMES[method], *map(format_mean, values, digits), count_ended(own)))
         if method in paper:
-            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in paper[method]), "–"))
+            rows.append((f"*{NAMES[method]}, paper*", *map(plain, paper[method], digits), "–"))
     note = (
         "x, y in km, start and duration in minutes; MAPE leaves out targets of zero. Rows of the paper are of its own "
         "data and in the units it prints."

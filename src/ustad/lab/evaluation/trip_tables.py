@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from ustad.lab.evaluation.fitted_models import WITH_TRIPS
 from ustad.lab.evaluation.result_tables import (
+    ERROR_DIGITS,
     NAMES,
+    SHARE_DIGITS,
     TERMS,
     WHATS,
     Line,
@@ -87,7 +89,9 @@ def _prediction_heads() -> list[str]:
 
 def _prediction_figures(lines: list[Line], data: str, method: str) -> Iterator[str]:
     for term, what in FIGURE_OF.items():
-        yield format_mean(prediction_values(lines, data, method, what, term=term), 2)
+        yield format_mean(
+            prediction_values(lines, data, method, what, term=term), SHARE_DIGITS if term == "poi" else ERROR_DIGITS
+        )
 
 
 __all__ = ["trip_tables"]
