@@ -54,7 +54,7 @@ def test_methods_of_two_budgets_stand_together_and_the_page_says_which_had_which
     lines = [line("ctle"), line("transformer", budget="huge"), line("ustad-plain", budget="huge")]
     results = {**EMPTY, "detection": [*lines, {**line("ibat", budget="huge"), "training": {}}]}
     refuse_two_budgets(results)
-    words = "Budgets on town: `large` CTLE; `huge` Transformer, USTAD."
+    words = "Budgets on town: `large` CTLE; `huge` Transformer · USTAD."
     assert say_budgets(results["detection"]) == words
     table = next(t for t in every_table(results)["detection"] if t.name == "detection-town")
     assert words in table.note
@@ -66,27 +66,38 @@ def test_methods_of_two_budgets_stand_together_and_the_page_says_which_had_which
 # ----------------------------------------------------------------------------------------------- settings
 def test_the_table_says_which_settings_were_chosen_and_among_which_trials():
     tried = [*trials("ctle", as_is=2.0, w64=1.0, w128=3.0), *trials("transformer", as_is=1.0, w64=2.0)]
-    lines = [line("ctle", chosen={"width": 64}), line("transformer"), line("atrom")]
+    lines = [line("ctle", chosen={"width": 64}), line("transformer"), line("atrom"), line("gm-vsae")]
     results = {**EMPTY, "detection": lines, "tried": tried}
     note = next(t for t in every_table(results)["detection"] if t.name == "detection-town").note
     for words in (
         "Settings on town were chosen on development people, by the lowest validation loss; no label was read.",
         "CTLE: width 64 (best of 3 trials on town (5,000 agents), seed 101)",
         "Transformer: as it is (best of 2 trials on town (5,000 agents), seed 101)",
-        "ATROM: as it is (not tried)",
+        "ATROM · GM-VSAE: as it is (not tried)",
     ):
         assert words in note
 
 
 def test_a_choice_that_the_trials_do_not_give_is_not_put_down_to_them():
     lines, tried = [line("ctle", chosen={"width": 128})], trials("ctle", as_is=2.0, w64=1.0)
-    assert "CTLE: width 128 (its trials are not among the result files)" in say_given(lines, tried)
+    assert "CTLE: width 128 (no trials among the result files give it)" in say_given(lines, tried)
     assert "best of" not in say_given(lines, tried)
 
 
 def test_of_several_sets_of_trials_the_one_that_gives_the_choice_is_named():
     tried = [*trials("ctle", as_is=1.0, w64=2.0), *trials("ctle", "town (9 agents)", as_is=2.0, w64=1.0)]
     assert "best of 2 trials on town (9 agents)" in say_given([line("ctle", chosen={"width": 64})], tried)
+
+
+def test_trials_without_a_method_are_of_ustad():
+    """Those of the experiment `scores`, which is about USTAD alone."""
+    tried = trials("ustad-plain", as_is=2.0, w64=1.0)
+    for trial in tried:
+        del trial["method"]
+    lines = [line("ustad-plain", chosen={"width": 64}), line("ustad-au", chosen={"width": 64})]
+    words = say_given(lines, tried)
+    assert "USTAD: width 64 (best of 2 trials" in words
+    assert "USTAD-AU: width 64 (best of 2 trials" in words  # it takes the settings of USTAD
 
 
 def test_nothing_is_said_where_every_method_has_the_budget_alone():

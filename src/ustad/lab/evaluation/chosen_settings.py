@@ -26,7 +26,7 @@ def choose_settings(lines: Iterable[Line]) -> dict[str, Changes]:
         if not line.get("training"):
             continue
         data.add((line["data"], line["seed"]))
-        loss, method = validation_loss(line), class_name(line["method"])
+        loss, method = validation_loss(line), class_name(line.get("method", USTAD))
         if method not in best or loss < best[method][0]:
             best[method] = (loss, tuple(sorted(line["budget"].get("changes", {}).items())))
     if len(data) > 1:

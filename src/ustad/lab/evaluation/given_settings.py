@@ -46,7 +46,7 @@ def say_budgets(lines: list[Line]) -> str:
             methods.setdefault(line["budget"]["name"], {})[_name(method_of(line))] = None
     if len(methods) < 2:
         return ""
-    words = (f"`{budget}` {', '.join(names)}" for budget, names in methods.items())
+    words = (f"`{budget}` {' · '.join(names)}" for budget, names in methods.items())
     return f"Budgets on {lines[0]['data']}: {'; '.join(words)}."
 
 
@@ -55,7 +55,10 @@ def say_chosen(lines: list[Line], tried: list[Line]) -> str:
     budgets = {method_of(x): x["budget"] for x in lines if x.get("training") or x["budget"].get("chosen")}
     if not any(budget.get("chosen") for budget in budgets.values()):
         return ""
-    words = [f"{_name(method)}: {_describe_choice(method, budget, tried)}" for method, budget in budgets.items()]
+    names: dict[str, list[str]] = {}
+    for method, budget in budgets.items():
+        names.setdefault(_describe_choice(method, budget, tried), []).append(_name(method))
+    words = (f"{' · '.join(own)}: {choice}" for choice, own in names.items())
     return (
         f"Settings on {lines[0]['data']} were chosen on development people, by the lowest validation loss; no label "
         f"was read. {'; '.join(words)}."
@@ -75,8 +78,9 @@ def _describe_choice(method: str, budget: dict[str, Any], tried: list[Line]) -> 
             if x.get("training") and class_name(method_of(x)) == tried_as
         }
         if own and chosen_for(method, choose_settings(trials)) == chosen:
-            return f"{words} (best of {len(own)} trials on {data}, seed {seed})"
-    return f"{words} ({'its trials are not among the result files' if chosen else 'not tried'})"
+            count = f"best of {len(own)} trials" if len(own) > 1 else "the only trial"
+            return f"{words} ({count} on {data}, seed {seed})"
+    return f"{words} ({'no trials among the result files give it' if chosen else 'not tried'})"
 
 
 def method_of(line: Line) -> str:
