@@ -5,7 +5,7 @@ import pytest
 from ustad.lab.evaluation.experiments import PAPER, find_methods
 from ustad.lab.evaluation.fairness_tables import missing_methods
 from ustad.lab.evaluation.given_settings import refuse_two_budgets, say_budgets, say_given
-from ustad.lab.evaluation.page import every_table, page_text
+from ustad.lab.evaluation.page import INCOMPLETE, every_table, page_text
 from ustad.lab.evaluation.result_tables import NAMES
 from ustad.tables import DataError
 
@@ -96,8 +96,7 @@ def test_trials_without_a_method_are_of_ustad():
         del trial["method"]
     lines = [line("ustad-plain", chosen={"width": 64}), line("ustad-au", chosen={"width": 64})]
     words = say_given(lines, tried)
-    assert "USTAD: width 64 (best of 2 trials" in words
-    assert "USTAD-AU: width 64 (best of 2 trials" in words  # it takes the settings of USTAD
+    assert "USTAD · USTAD-AU: width 64 (best of 2 trials" in words  # the variant takes the settings of USTAD
 
 
 def test_nothing_is_said_where_every_method_has_the_budget_alone():
@@ -114,6 +113,14 @@ def test_methods_that_were_not_run_are_named_for_every_data_set():
     assert set(names) == {NAMES[m] for m in find_methods("detection")} - {NAMES["ctle"], NAMES["ustad-plain"]}
     assert prediction.startswith("prediction on town: LSTM · ")
     assert rest == "prediction on bay, city: all of it"
+
+
+def test_the_first_screen_points_at_what_is_missing_only_where_something_is():
+    lines = [line(method) for method in find_methods("detection")]
+    pages = [page_text({**EMPTY, "detection": own}, "here", "figures") for own in (lines, lines[:-1])]
+    screens = [page.split("## Q2")[0] for page in pages]
+    assert [INCOMPLETE in screen for screen in screens] == [False, True]
+    assert ["Not run:" in page for page in pages] == [False, True]
 
 
 def test_methods_told_of_trips_and_cells_of_fewer_weeks_are_found_where_they_stand():

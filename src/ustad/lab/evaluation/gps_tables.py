@@ -26,6 +26,8 @@ from ustad.lab.evaluation.result_tables import (
 _MINUTE = 60.0
 #: Methods as they are scored here; others are called what they are called everywhere.
 ROW_NAMES = {**NAMES, "visit-rate": "visit rate by place, own score of each event"}
+#: Where true stays are found hardly better than by chance, there is nothing that a recording could keep.
+LEAST_TO_KEEP = 0.05
 #: Events by their own score and by that of their incident, and agents.
 GPS_LEVELS = ("events", "incidents", "agents")
 
@@ -54,7 +56,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     note = (
         "incidents: events by the score of their incident; of visit rate, which names none, by the highest of an event "
         "and its two neighbours, as it is published. kept: mean AUROC − 0.5 and mean AUPR as shares of those of "
-        "the same people's true stays, where these are 0.05 better than chance. "
+        f"the same people's true stays, where these are {LEAST_TO_KEEP:g} better than chance. "
         "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
     )
     note += f" {say_older_code(select_lines(lines, data=data), NAMES)}"
@@ -63,10 +65,6 @@ def _detection_table(lines: list[Line], data: str) -> Table:
 
 def _value(line: Line, level: str, what: str) -> float | None:
     return line["result"].get(level, {}).get(what)
-
-
-#: Where true stays are found hardly better than by chance, there is nothing that a recording could keep.
-LEAST_TO_KEEP = 0.05
 
 
 def kept_share(truth: list[Line], recording: list[Line], level: str) -> tuple[float, float] | None:
