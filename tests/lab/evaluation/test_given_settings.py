@@ -73,7 +73,7 @@ def test_the_table_says_which_settings_were_chosen_and_among_which_trials():
         "Settings on town were chosen on development people, by the lowest validation loss; no label was read.",
         "CTLE: width 64 (best of 3 trials on town (5,000 agents), seed 101)",
         "Transformer: as it is (best of 2 trials on town (5,000 agents), seed 101)",
-        "ATROM · GM-VSAE: as it is (not tried)",
+        "ATROM · GM-VSAE: as it is (not chosen by a trial)",
     ):
         assert words in note
 

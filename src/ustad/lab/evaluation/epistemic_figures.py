@@ -34,19 +34,19 @@ def epistemic_figures(lines: list[Line]) -> list[Figure]:
 
 def draw_loss_and_eu(plt: Any, results: list[dict[str, Any]]) -> Any:
     """A panel a feature, all on one scale of colours."""
-    pooled = {
+    bins_by_term = {
         term: pool_hexagons([r["terms"][term] for r in results if term in r["terms"]]) for term in _terms(results)
     }
-    pooled = {term: bins for term, bins in pooled.items() if len(bins["x"])}
-    figure, axes = draw_panels(plt, len(pooled), columns=2, height=1.6)
-    most = max((max(bins["count"]) for bins in pooled.values()), default=1)
-    for axis, (term, bins) in zip(axes, pooled.items(), strict=True):
+    bins_by_term = {term: bins for term, bins in bins_by_term.items() if len(bins["x"])}
+    figure, axes = draw_panels(plt, len(bins_by_term), columns=2, height=1.6)
+    most = max((max(bins["count"]) for bins in bins_by_term.values()), default=1)
+    for axis, (term, bins) in zip(axes, bins_by_term.items(), strict=True):
         hexagons = _draw_hexagons(plt, axis, bins, most)
         axis.set_title(add_count(TERMS.get(term, term).split(" (")[0], round(sum(bins["count"]))))
         is_category = term in CATEGORIES
         axis.set_xlabel(f"log₁₀ EU ({'nats' if is_category else 'scaled²'})")
         axis.set_ylabel(f"log₁₀ loss ({'nats' if is_category else 'no unit'})")
-    if pooled:
+    if bins_by_term:
         _add_scale(figure, hexagons, axes)
     return figure
 

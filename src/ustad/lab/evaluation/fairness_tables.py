@@ -153,15 +153,15 @@ def missing_methods(results: Results) -> list[str]:
 
     Data sets with true stays alone; an experiment that was run nowhere was not asked for.
     """
-    asked = [name for name in PAPER if results.get(name)]
-    all_data = sets([line for name in asked for line in results[name]])
+    names = [name for name in PAPER if results.get(name)]
+    all_data = sets([line for name in names for line in results[name]])
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name in asked:
+    for name in names:
         lines = [line for part in ("", " with trips", " of best") for line in results.get(name + part, [])]
         for data in all_data:
-            answered = {asked_by(line) for line in select_lines(lines, data=data)}
-            methods = tuple(NAMES[method] for method in find_methods(name) if method not in answered)
-            words = methods if answered else ("all of it",)
+            methods_run = {asked_by(line) for line in select_lines(lines, data=data)}
+            methods = tuple(NAMES[method] for method in find_methods(name) if method not in methods_run)
+            words = methods if methods_run else ("all of it",)
             if methods:
                 groups.setdefault((name, words), []).append(data)
     return [f"{name} on {', '.join(data)}: {' · '.join(methods)}" for (name, methods), data in groups.items()]

@@ -31,10 +31,10 @@ def refuse_two_budgets(results: Results) -> None:
                 )
 
 
-def say_given(lines: list[Line], tried: list[Line]) -> str:
+def say_given(lines: list[Line], trials: list[Line]) -> str:
     """Budgets where a data set has several, and settings where some were chosen; empty where there is neither."""
     by_data = [select_lines(lines, data=data) for data in sets(lines)]
-    sentences = (sentence for own in by_data for sentence in (say_budgets(own), say_chosen(own, tried)))
+    sentences = (sentence for own in by_data for sentence in (say_budgets(own), say_chosen(own, trials)))
     return " ".join(filter(None, sentences))
 
 
@@ -50,14 +50,14 @@ def say_budgets(lines: list[Line]) -> str:
     return f"Budgets on {lines[0]['data']}: {'; '.join(words)}."
 
 
-def say_chosen(lines: list[Line], tried: list[Line]) -> str:
+def say_chosen(lines: list[Line], trials: list[Line]) -> str:
     """The settings of each network of one data set and the trials they were chosen among."""
     budgets = {method_of(x): x["budget"] for x in lines if x.get("training") or x["budget"].get("chosen")}
     if not any(budget.get("chosen") for budget in budgets.values()):
         return ""
     names: dict[str, list[str]] = {}
     for method, budget in budgets.items():
-        names.setdefault(_describe_choice(method, budget, tried), []).append(_name(method))
+        names.setdefault(_describe_choice(method, budget, trials), []).append(_name(method))
     words = (f"{' · '.join(own)}: {choice}" for choice, own in names.items())
     return (
         f"Settings on {lines[0]['data']} were chosen on development people, by the lowest validation loss; no label "
@@ -65,22 +65,20 @@ def say_chosen(lines: list[Line], tried: list[Line]) -> str:
     )
 
 
-def _describe_choice(method: str, budget: dict[str, Any], tried: list[Line]) -> str:
+def _describe_choice(method: str, budget: dict[str, Any], trials: list[Line]) -> str:
     """`width 128 (best of 3 trials on numosim-la (5,000 agents), seed 101)`."""
-    chosen = tuple(sorted(budget.get("chosen", {}).items()))
-    words = ", ".join(f"{name} {value}" for name, value in chosen) or "as it is"
+    choice = tuple(sorted(budget.get("chosen", {}).items()))
+    words = ", ".join(f"{name} {value}" for name, value in choice) or "as it is"
     tried_as = USTAD if class_name(method) in AS_USTAD else class_name(method)
-    for data, seed in dict.fromkeys((x["data"], x["seed"]) for x in tried):
-        trials = select_lines(tried, data=data, seed=seed)
+    for data, seed in dict.fromkeys((x["data"], x["seed"]) for x in trials):
+        lines = select_lines(trials, data=data, seed=seed)
         own = {
-            str(x["budget"].get("changes"))
-            for x in trials
-            if x.get("training") and class_name(method_of(x)) == tried_as
+            str(x["budget"].get("changes")) for x in lines if x.get("training") and class_name(method_of(x)) == tried_as
         }
-        if own and chosen_for(method, choose_settings(trials)) == chosen:
+        if own and chosen_for(method, choose_settings(lines)) == choice:
             count = f"best of {len(own)} trials" if len(own) > 1 else "the only trial"
             return f"{words} ({count} on {data}, seed {seed})"
-    return f"{words} ({'no trials among the result files give it' if chosen else 'not tried'})"
+    return f"{words} ({'no trials among the result files give it' if choice else 'not chosen by a trial'})"
 
 
 def method_of(line: Line) -> str:
@@ -93,8 +91,8 @@ def _name(method: str) -> str:
 
 
 def _describe_budget(budget: dict[str, Any]) -> str:
-    chosen = ", ".join(f"{name} {value}" for name, value in budget.get("chosen", {}).items())
-    return f"{budget['name']} ({chosen})" if chosen else str(budget["name"])
+    settings = ", ".join(f"{name} {value}" for name, value in budget.get("chosen", {}).items())
+    return f"{budget['name']} ({settings})" if settings else str(budget["name"])
 
 
 __all__ = ["refuse_two_budgets", "say_budgets", "say_chosen", "say_given"]

@@ -144,8 +144,8 @@ def _question(
     own = tables.get(name, [])
     bare_parts = [] if name in ("prediction", "detection") else [name, *ALSO.get(name, ())]
     lines = [line for part in bare_parts for line in results[part]]
-    given = say_given(lines, results.get("tried", []))
-    notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines), given]
+    settings = say_given(lines, results.get("tried", []))
+    notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines), settings]
     parts = [f"## {question}", *notes, *_section(own[:1], [], figures)]
     rest = [f"### {name}: {EXPERIMENTS[name].about}"]
     rest += _section(own[1:], pictures.get(name, []), figures)

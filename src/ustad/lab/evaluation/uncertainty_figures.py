@@ -154,15 +154,15 @@ def _pool_classes(lines: list[Line]) -> list[dict[str, Any]]:
     for row in (row for line in lines for row in line["result"]["classes"]):
         if row["class"] != UNKNOWN:
             by_kind.setdefault(row["class"], []).append(row)
-    pooled = []
+    kinds = []
     for kind, rows in by_kind.items():
         n, eu, right = (np.array([row[key] for row in rows], float) for key in ("n", "eu", "accuracy"))
         values = {
             name: (float(np.average(v, weights=n)), float(np.std(v, ddof=1)) if len(rows) > 1 else 0.0)
             for name, v in (("eu", eu), ("right", 100 * right))
         }
-        pooled.append({"class": kind, "n": int(n.sum()), **values})
-    return pooled
+        kinds.append({"class": kind, "n": int(n.sum()), **values})
+    return kinds
 
 
 # -------------------------------------------------------------------------------------- weeks of training
