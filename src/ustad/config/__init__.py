@@ -51,6 +51,7 @@ __all__ = [
     "TrainingConfig",
     "WindowConfig",
     "describe_settings",
+    "flatten",
     "read_yaml",
     "setting",
 ]

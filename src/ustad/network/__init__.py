@@ -31,6 +31,7 @@ DOOR = (
     "training.masked_step",
     "training.masked_task",
     "training.memory_task",
+    "training.optimise",
     "training.process_group",
     "training.task",
 )

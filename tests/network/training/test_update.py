@@ -91,7 +91,7 @@ def test_a_compiled_loss_serves_every_window_length_and_changes_no_number(world:
     tensors, windows, queries = world
     network = build_network(FIELDS, config.replace({"model.event_blocks": 3})).train()
     task = MaskedTask(network, tensors, tensors, queries, config)
-    task.prepare(dense=True, compiled=False)
+    task.prepare(dense=True, is_compiled=False)
     compiled = compile_loss(task.loss_with_room, network, backend="aot_eager")
     for length in (14, 12, 15, 13):  # none of them the width, which would be taken for a constant
         fitting = np.flatnonzero(windows.length <= length)[:24]

@@ -96,7 +96,7 @@ def seed_generator(device: torch.device, *numbers: int) -> torch.Generator:
     return torch.Generator(device=device).manual_seed(state)
 
 
-def drawn_by(noise: torch.Generator | None) -> dict[str, torch.Generator]:
+def drawn_by(noise: torch.Generator | None) -> dict[str, Any]:
     """The argument of torch's random functions; none for its own generator, which a compiled loss draws from."""
     return {} if noise is None else {"generator": noise}
 
@@ -134,13 +134,14 @@ class ItemTask:
 
     def __post_init__(self) -> None:
         self.questions = len(self.held_out)
+        self._training_loss = self.loss_of
 
     def copy(self) -> ItemTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, is_compiled: bool) -> None:
         """Shapes depend on the length alone, dense or not."""
-        self._training_loss = compile_loss(self.loss_of, self.network) if compiled else self.loss_of
+        self._training_loss = compile_loss(self.loss_of, self.network) if is_compiled else self.loss_of
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Items `start`; where empty ones fill a batch up, its real ones take their places once more."""

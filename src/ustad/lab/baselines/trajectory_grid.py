@@ -97,8 +97,20 @@ class CellLookup(nn.Module):
         km = places.double() * self.to_km[0] + self.to_km[1]
         index = torch.floor(km / self.size_km).clamp(-HALF, HALF - 1).long() + HALF
         keys = index[..., 0] * (2 * HALF) + index[..., 1]
-        at = torch.searchsorted(self.keys_in_training, keys).clamp(max=len(self.keys_in_training) - 1)
-        return torch.where(self.keys_in_training[at] == keys, at + 1, 0)
+        return _codes_on_device(self.keys_in_training, keys)
+
+
+@torch.library.custom_op("ustad::cell_codes", mutates_args=())
+def _codes_on_device(sorted_keys: Tensor, keys: Tensor) -> Tensor:
+    """As `Grid.codes`. The compiler must not look into it: what it makes of a search in sorted keys stops at false
+    alarms of bounds on a GPU (pytorch issue 186536)."""
+    at = torch.searchsorted(sorted_keys, keys).clamp(max=len(sorted_keys) - 1)
+    return torch.where(sorted_keys[at] == keys, at + 1, 0)
+
+
+@_codes_on_device.register_fake
+def _shape_of_codes(sorted_keys: Tensor, keys: Tensor) -> Tensor:
+    return torch.empty_like(keys)
 
 
 def fit_projection(events: pa.Table, schema: EventSchema, name: str) -> Projection:

@@ -36,7 +36,7 @@ def rough_seconds(task: Task, windows: Windows, config: Config) -> float:
     device, size = task.events.device, min(config.training.batch_size, len(windows))
     twin = task.copy()
     twin.network.train()
-    twin.prepare(dense=device.type == "cuda", compiled=False)
+    twin.prepare(dense=device.type == "cuda", is_compiled=False)
     update = Update(twin, make_optimizer(twin.network, config.training), config.training)
     order = np.argsort(windows.length, kind="stable")
     batches = [windows.take(order[round(at * (len(order) - size)) :][:size]) for at in (1.0, 0.0, 0.5, 1.0)]

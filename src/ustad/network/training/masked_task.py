@@ -39,9 +39,9 @@ class MaskedTask:
     def copy(self) -> MaskedTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, is_compiled: bool) -> None:
         self.step = Stepper(self.network, self.config.training, dense)
-        self._sized_loss = compile_loss(self.loss_with_room, self.network) if compiled else self.loss_with_room
+        self._sized_loss = compile_loss(self.loss_with_room, self.network) if is_compiled else self.loss_with_room
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         return self._sized_loss(start, stop, length, capacity(len(start), length, self.config.training.mask_ratio))

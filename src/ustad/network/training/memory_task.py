@@ -56,7 +56,7 @@ class MemoryTask:
     def copy(self) -> MemoryTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, is_compiled: bool) -> None:
         self.dense = dense
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:

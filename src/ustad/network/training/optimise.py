@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ustad.config import TrainingConfig
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 #: Windows of a run from which compiling pays: below it an H200 is done before the compiler is.
 COMPILE_FROM = 40_000_000
 
@@ -143,12 +144,12 @@ def compile_loss(
     """
     if any(isinstance(module, nn.RNNBase) for module in network.modules()):
         return loss
-    options = {"fallback_random": True} if backend == "inductor" else None
-    compiled = torch.compile(loss, dynamic=True, backend=backend, options=options)
+    options: dict[str, Any] | None = {"fallback_random": True} if backend == "inductor" else None
+    fast_loss = torch.compile(loss, dynamic=True, backend=backend, options=options)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         # A slice of a longer tensor would be one more kind of argument to compile for.
-        return compiled(*(a.clone() if isinstance(a, Tensor) else a for a in args), **kwargs)
+        return fast_loss(*(a.clone() if isinstance(a, Tensor) else a for a in args), **kwargs)  # type: ignore[arg-type]  # as many as came
 
     return run
 

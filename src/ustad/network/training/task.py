@@ -39,7 +39,7 @@ class Task(Protocol):
     def copy(self) -> Task:
         """The same task with a network of its own."""
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, is_compiled: bool) -> None:
         """Before the first step. Dense: shapes of a step depend on the windows' length alone. Compiled: its loss is
         compiled, where it can be."""
 
