@@ -1,7 +1,9 @@
 """The preset `paper` is what the page about the method says it is, setting by setting and departure by departure."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -26,27 +28,32 @@ from ustad.schema import Feature, mobility_schema
 from ustad.scoring.paper_judge import PaperJudge
 
 PAGE = Path(__file__).parents[2] / "docs" / "method.md"
-#: Settings of the paper's network that the paper says nothing of; the table of departures does where it matters.
-SILENT = {
-    "window.unit", "window.session_minutes", "window.max_events", "model.heads", "model.scaling",
-    "training.epochs", "training.patience", "training.max_minutes", "training.acceleration",
+#: What the paper prints for the settings of its network, or the values that it searches.
+PRINTED = {
+    "window.unit": {"days"}, "window.length": {3}, "window.mode": {"day"},
+    "model.dropout": {0.05}, "model.uncertainty": {"both"}, "model.width": {32, 64, 128},
+    "model.event_blocks": {3, 4, 5}, "model.trips": {"embedding"},
+    "training.recipe": {"paper"}, "training.learning_rate": {1e-3}, "training.batch_size": {128},
+    "training.mask_ratio": {0.05, 0.1, 0.15, 0.2, 0.3}, "training.category_weight": {1.0},
+    "scoring.samples": {50}, "scoring.neighbours": {150}, "scoring.knn_scope": {"all"},
+    "scoring.percentiles": {"batch"},
 }  # fmt: skip
+#: A setting of the network that the preset's windows have no use for.
+UNUSED = {"window.session_minutes"}
+OF_NETWORK = {row["name"] for row in describe_settings() if "dual" in (row["networks"] or ())} - UNUSED
 
 
 def table(heading: str) -> list[list[str]]:
     """Rows of the table whose first line is `heading`, cell by cell."""
     lines = PAGE.read_text().splitlines()
-    rows = lines[lines.index(heading) + 2 :]
-    end = next(i for i, line in enumerate(rows) if not line.startswith("|"))
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[:end]]
+    rows = takewhile(lambda line: line.startswith("|"), lines[lines.index(heading) + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def test_the_page_names_every_setting_of_the_preset_with_its_value():
+def test_the_page_names_every_setting_of_the_preset_that_is_as_printed_with_its_value():
     preset = dict(flatten(Config.preset("paper").to_dict()))
-    told = {name.strip("`"): value for name, value, _ in table("| setting | preset | the paper |")}
-    assert {name: str(preset[name]) for name in told} == told
-    of_network = {row["name"] for row in describe_settings() if "dual" in (row["networks"] or ())}
-    assert of_network == set(told) | SILENT
+    rows = {name.strip("`"): value for name, value, _ in table("| setting | preset | the paper |")}
+    assert rows == {name: str(preset[name]) for name in PRINTED}
 
 
 @cache
@@ -55,7 +62,35 @@ def departures() -> dict[str, str]:
     return {point: here for point, _, here, _ in table("| point | paper | here | why |")}
 
 
-def test_every_point_that_is_not_as_printed_is_a_row_of_departures():
+def find_unlisted(preset: dict[str, object], texts: Iterable[str]) -> set[str]:
+    """Settings of the network that are not as printed, and that no row of departures names with their value."""
+    named = set(re.findall(r"`((?:window|model|training|scoring)[.]\w+): ([^`]+)`", " ".join(texts)))
+    return {
+        name
+        for name in OF_NETWORK
+        if preset[name] not in PRINTED.get(name, set()) and (name, str(preset[name])) not in named
+    }
+
+
+def test_every_setting_that_is_not_as_printed_is_named_in_a_row_of_departures():
+    assert find_unlisted(dict(flatten(Config.preset("paper").to_dict())), departures().values()) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model.dropout", 0.1), ("training.mask_ratio", 0.5), ("model.heads", 2), ("scoring.knn_target", "visible")],
+)
+def test_a_setting_that_departs_without_a_row_is_noticed(name, value):
+    preset = dict(flatten(Config.preset("paper", **{name: value}).to_dict()))
+    assert find_unlisted(preset, departures().values()) == {name}
+
+
+def test_a_row_that_is_taken_out_is_noticed():
+    rows = {point: here for point, here in departures().items() if point != "event in its own embedding"}
+    assert find_unlisted(dict(flatten(Config.preset("paper").to_dict())), rows.values()) == {"scoring.knn_target"}
+
+
+def test_every_point_of_the_text_that_is_not_as_printed_is_a_row_of_departures():
     assert {
         "scale of numbers", "rate after the start", "mask token", "day of the week", "trip vectors in the score",
         "early stopping", "validation", "learning rate of embeddings", "gradient clipping", "masks",
@@ -194,5 +229,5 @@ def test_numbers_in_the_table_of_departures_are_those_of_the_code():
     assert f"within {config.extraction.distance_m:.0f} m" in here["stays from GPS"]
     assert f"two of {config.model.trip_size}," in here["trip vectors"]
     assert f"{Feature.max_categories:,} most frequent" in here["`unknown` category"]
-    assert f"({config.window.max_events})" in here["long windows"]
+    assert f"at most {config.window.max_events} events" in here["long windows"]
     assert f"norm {config.training.clip_norm:.0f}" in here["gradient clipping"]
