@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ustad.lab.evaluation.claims import CLAIMS, Claim, judge_claims, whole_texts
+from ustad.lab.evaluation.claims import CLAIMS, LEAST, RULE, Claim, Effect, judge_claims, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS
+
+
+def claim_of(*values, limit=False):
+    """A claim with one effect for each of so many seeds of a data set."""
+    return Claim("", "", tuple(Effect("town", seed, "", value) for seed, value in enumerate(values)), limit)
 
 
 @pytest.mark.parametrize(
@@ -20,17 +25,57 @@ from ustad.lab.evaluation.experiments import EXPERIMENTS
         ((0.1, 0.1, 0.1, 0.1, -0.1), "not confirmed"),  # as large as the spread between data sets
         ((0.1, 0.1, 0.1, 0.1, -9.0), "not confirmed"),
         ((0.0, 0.0, 0.0), "not confirmed"),
+        ((LEAST, LEAST, LEAST), "confirmed"),
+        ((0.009, 0.009, 0.009), "not confirmed"),  # too small to count, however sure
+        ((-0.009, -0.009, -0.009), "not confirmed"),
     ],
 )
 def test_verdicts_need_a_mean_above_the_spread(effects, verdict):
-    assert Claim("", "", effects).verdict == verdict
+    assert claim_of(*effects).verdict == verdict
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1))
 def test_turning_the_signs_round_turns_the_verdict_round(effects):
     turned = {"confirmed": "reversed", "reversed": "confirmed", "not confirmed": "not confirmed"}
-    one = Claim("", "", tuple(effects)).verdict
-    assert Claim("", "", tuple(-e for e in effects)).verdict == turned[one]
+    assert claim_of(*(-e for e in effects)).verdict == turned[claim_of(*effects).verdict]
+
+
+def test_the_smallest_effect_that_counts_is_said():
+    assert f"at least {LEAST:g}" in RULE
+
+
+def parts(**by_part):
+    effects = ((seed, part, value) for part, values in by_part.items() for seed, value in enumerate(values))
+    return Claim("", "", tuple(Effect("town", seed, part, value) for seed, part, value in effects))
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3), st.lists(st.floats(-1, 1), min_size=3, max_size=3))
+def test_no_claim_is_confirmed_or_reversed_against_one_of_its_parts(one, other):
+    claim = parts(x=one, y=other)
+    means = [sum(values) / 3 for values in (one, other)]
+    if claim.verdict == "confirmed":
+        assert min(means) > -LEAST
+    if claim.verdict == "reversed":
+        assert max(means) < LEAST
+
+
+@pytest.mark.parametrize(
+    ("y", "verdict", "words"),
+    [
+        ((-0.02, -0.02, -0.02), "mixed", " (the other way: y on town -0.020)"),
+        ((-0.008, -0.008, -0.008), "confirmed", ""),
+        ((-0.9, -0.9, -0.9), "mixed", " (the other way: x on town +0.500)"),
+        ((-0.5, -0.5, -0.5), "not confirmed", ""),
+    ],
+)
+def test_what_goes_the_other_way_is_named(y, verdict, words):
+    claim = parts(x=(0.5, 0.5, 0.5), y=y)
+    assert (claim.verdict, claim.exceptions) == (verdict, words)
+
+
+def test_a_claim_against_a_limit_is_never_reversed():
+    assert claim_of(-0.5, -0.5, -0.5).verdict == "reversed"
+    assert claim_of(-0.5, -0.5, -0.5, limit=True).verdict == "not confirmed"
 
 
 def test_without_results_nothing_is_claimed():

@@ -207,8 +207,8 @@ def test_unchanged_agents_count_as_ordinary_among_injections(finished):
     for line in read_results(finished[0])["injections"]:
         told = line["result"]
         labelled = sum(box["n"] for name, box in told["boxes"].items() if name != "normal")
-        assert 0 < told["positives"] == labelled < told["n"]
-        assert told["boxes"]["normal"]["n"] == told["n"] - labelled
+        assert 0 < labelled == told["changed"]["positives"] <= told["positives"] < told["n"]
+        assert told["boxes"]["normal"]["n"] == told["n"] - told["positives"]
 
 
 def test_injected_events_take_the_highest_score_of_those_beside_them(finished):

@@ -13,8 +13,8 @@ EMPTY = {f"{name}{part}": [] for name in PAPER for part in ("", " with trips", "
 EMPTY |= {"tried": [], "search": []}
 
 
-def line(method, seed=1, budget="large", data="town", chosen=None, changes=None, loss=1.0):
-    own = {key: value for key, value in (("chosen", chosen), ("changes", changes)) if value}
+def line(method, seed=1, budget="large", data="town", choices=None, changes=None, loss=1.0):
+    own = {key: value for key, value in (("choices", choices), ("changes", changes)) if value}
     areas = {"auroc": 0.8, "ap": 0.1, "positives": 5, "n": 90}
     training = {
         "epochs": 9, "steps": 90, "best_loss": loss, "seconds": 3.0, "stopped": "patience", "converged": True,
@@ -45,7 +45,7 @@ def test_two_budgets_of_one_method_on_the_same_data_are_not_published_together()
 
 
 def test_two_choices_of_settings_for_one_method_are_two_budgets():
-    lines = [line("ctle", 7), line("ctle", 8, chosen={"width": 128})]
+    lines = [line("ctle", 7), line("ctle", 8, choices={"width": 128})]
     with pytest.raises(DataError, match=r"large and large \(width 128\)"):
         refuse_two_budgets({"detection by training": lines})
 
@@ -66,7 +66,7 @@ def test_methods_of_two_budgets_stand_together_and_the_page_says_which_had_which
 # ----------------------------------------------------------------------------------------------- settings
 def test_the_table_says_which_settings_were_chosen_and_among_which_trials():
     tried = [*trials("ctle", as_is=2.0, w64=1.0, w128=3.0), *trials("transformer", as_is=1.0, w64=2.0)]
-    lines = [line("ctle", chosen={"width": 64}), line("transformer"), line("atrom"), line("gm-vsae")]
+    lines = [line("ctle", choices={"width": 64}), line("transformer"), line("atrom"), line("gm-vsae")]
     results = {**EMPTY, "detection": lines, "tried": tried}
     note = next(t for t in every_table(results)["detection"] if t.name == "detection-town").note
     for words in (
@@ -79,14 +79,14 @@ def test_the_table_says_which_settings_were_chosen_and_among_which_trials():
 
 
 def test_a_choice_that_the_trials_do_not_give_is_not_put_down_to_them():
-    lines, tried = [line("ctle", chosen={"width": 128})], trials("ctle", as_is=2.0, w64=1.0)
+    lines, tried = [line("ctle", choices={"width": 128})], trials("ctle", as_is=2.0, w64=1.0)
     assert "CTLE: width 128 (no trials among the result files give it)" in say_given(lines, tried)
     assert "best of" not in say_given(lines, tried)
 
 
 def test_of_several_sets_of_trials_the_one_that_gives_the_choice_is_named():
     tried = [*trials("ctle", as_is=1.0, w64=2.0), *trials("ctle", "town (9 agents)", as_is=2.0, w64=1.0)]
-    assert "best of 2 trials on town (9 agents)" in say_given([line("ctle", chosen={"width": 64})], tried)
+    assert "best of 2 trials on town (9 agents)" in say_given([line("ctle", choices={"width": 64})], tried)
 
 
 def test_trials_without_a_method_are_of_ustad():
@@ -94,7 +94,7 @@ def test_trials_without_a_method_are_of_ustad():
     tried = trials("ustad-plain", as_is=2.0, w64=1.0)
     for trial in tried:
         del trial["method"]
-    lines = [line("ustad-plain", chosen={"width": 64}), line("ustad-au", chosen={"width": 64})]
+    lines = [line("ustad-plain", choices={"width": 64}), line("ustad-au", choices={"width": 64})]
     words = say_given(lines, tried)
     assert "USTAD · USTAD-AU: width 64 (best of 2 trials" in words  # the variant takes the settings of USTAD
 

@@ -17,6 +17,7 @@ from ustad.lab.evaluation.page import (
     _verdicts,
     _versions,
 )
+from ustad.lab.evaluation.page_words import WITH_NEIGHBOURS, introduce
 
 
 def line(method, seed, **result):
@@ -91,9 +92,9 @@ def test_the_screen_of_verdicts_counts_what_holds_and_names_what_does_not():
         for claim, words in zip(every_claim, whole_texts([c.text for c in every_claim]), strict=True)
         if claim in claims and claim.verdict != "confirmed"
     ]
-    assert failed
     assert [words for words in failed if words not in screen] == []
     assert "(ours)" not in screen
+    assert [c.exceptions for c in claims if c.exceptions not in screen] == []
 
 
 def test_a_part_of_a_claim_is_told_under_its_own_claim_where_that_was_not_measured():
@@ -119,3 +120,12 @@ def test_what_the_paper_does_not_say_is_not_counted_with_its_claims():
         "– Nov-Online, for which the paper prints no figure (ours)"
     ]
     assert "| Q2 | 0 of 0 | – | – |" in _verdicts(results)[1]
+
+
+def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():
+    day, past = ({**line("ustad-plain", 1), "window": window} for window in ("day", "past"))
+    assert "past only" not in introduce("detection", [day])
+    assert "`past only`" in introduce("detection", [day, past])
+    older, newer = line("ustad-plain", 1, boxes={}), line("ustad-plain", 1, boxes={}, boxes_without="neighbours")
+    assert WITH_NEIGHBOURS in introduce("injections", [newer, older])
+    assert WITH_NEIGHBOURS not in introduce("injections", [newer])

@@ -187,7 +187,9 @@ def test_as_many_steps_and_as_many_epochs_are_told_apart_and_share_the_whole():
 
 
 # ----------------------------------------------------------------------------------------- through claims
-def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection():
+def test_the_papers_predictions_confirm_what_it_says_of_rejection_and_mostly_of_training():
+    """In its own table kinds of place are predicted worse on NUMOSIM with uncertainty, and y on SimJordan."""
+
     def rows(values, rejected):
         numbers = [{"term": t, "rejected": rejected, "mae": v} for t, v in zip(PREDICTED, values[:4], strict=True)]
         return [*numbers, {"term": "poi", "rejected": rejected, "accuracy": values[8]}]
@@ -197,9 +199,11 @@ def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection()
         ours = rows(printed["ustad-plain"], 0.0) + rows(printed["rejection"], 0.05)
         lines.append(line(data, 1, {"rows": ours}, method="ustad-plain"))
         lines.append(line(data, 1, {"rows": rows(printed["dual-tr"], 0.0)}, method="dual-tr"))
-    found = verdicts(prediction=lines)
-    assert found["Training with uncertainty predicts better than without"] == "confirmed"
-    assert found["Rejecting the most uncertain 5 % improves prediction"] == "confirmed"
+    found = {claim.text: claim for claim in judge_claims(results(prediction=lines))}
+    training = found["Training with uncertainty predicts better than without"]
+    assert training.verdict == "mixed"
+    assert training.exceptions == " (the other way: kind of place on numosim-la -0.013 · y on simjordan -0.011)"
+    assert found["Rejecting the most uncertain 5 % improves prediction"].verdict == "confirmed"
 
 
 def test_the_papers_uncertainties_confirm_what_it_says_of_more_training_data():
@@ -216,7 +220,12 @@ def test_the_papers_uncertainties_confirm_what_it_says_of_more_training_data():
 
 def test_the_papers_injections_confirm_what_it_says_of_loss_distance_and_eu():
     lines = [
-        line("simla", seed, {"scores": {how: {"auroc": v[0], "ap": v[1]} for how, v in scores.items()}}, kind=kind)
+        line(
+            "simla",
+            seed,
+            {"changed": {"scores": {how: {"auroc": v[0], "ap": v[1]} for how, v in scores.items()}}},
+            kind=kind,
+        )
         for seed in (1, 2, 3)
         for kind, scores in read_published()["injections"]["simla"].items()
     ]
@@ -224,6 +233,7 @@ def test_the_papers_injections_confirm_what_it_says_of_loss_distance_and_eu():
     assert found["Loss finds predictable anomalies"] == "confirmed"
     assert found["EU alone fails on novel events"] == "confirmed"
     assert found["Distance finds novel anomalies"] == "confirmed"
+    assert found["Predictable injections have more loss than novel ones"] != "confirmed"  # temporal ones are behind
 
 
 def test_the_papers_detections_confirm_that_ustad_is_ahead_by_more_than_the_spread():

@@ -5,10 +5,11 @@ import pytest
 from ustad.config import Config
 from ustad.lab.baselines import find
 from ustad.lab.evaluation.experiments import DETECTORS, PREDICTORS
-from ustad.lab.evaluation.fairness_tables import say_older_rule, training_tables
+from ustad.lab.evaluation.fairness_tables import find_unfinished, say_older_rule, training_tables
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS, class_name
 from ustad.lab.evaluation.result_tables import detection_tables, prediction_tables
-from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule
+from ustad.lab.evaluation.runner import is_cut
+from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule, say_stopped
 
 TOWN = "town (9 agents)"
 
@@ -45,6 +46,24 @@ def test_the_methods_that_predict_variances_are_those_whose_network_does():
 )
 def test_trainings_of_the_older_rule_are_marked_and_counted_where_they_are_mixed(lines, words):
     assert count_ended(lines) == words
+
+
+def test_of_two_trainings_both_must_have_ended_and_both_are_added_up():
+    first = trained("ctle", converged=False, epochs=4, steps=40, seconds=2.0, targets=400)["training"]
+    whole = trained("ctle", targets=900)
+    cut = trained("ctle", targets=900, locations=first)
+    assert (count_ended([whole]), count_ended([cut])) == ("1 of 1", "0 of 1")
+    assert [is_cut(line) for line in (whole, cut, {})] == [False, True, False]
+    assert [say_stopped(line["training"]) for line in (whole, cut)] == ["patience", "time, patience"]
+    results = {"detection": [cut]}
+    assert find_unfinished(results) == [f"CTLE on {TOWN} (1 of 1)"]
+    (table,) = training_tables(results)
+    row = dict(zip(table.heads, table.rows[0], strict=True))
+    names = ("epochs", "steps", "targets", "seconds", "stopped by itself")
+    assert [row[name] for name in names] == ["13", "130", "1,300", "5", "0 of 1"]
+    assert "Of CTLE two trainings" in table.note
+    first["converged"] = True
+    assert find_unfinished(results) == []
 
 
 def test_a_cell_without_a_method_is_of_ustad_and_one_without_training_of_no_rule():

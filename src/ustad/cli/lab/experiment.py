@@ -79,11 +79,12 @@ def experiment(
             "category_weight=5,learning_rate=0.001; `as-is` changes nothing. May be repeated.",
         ),
     ] = None,
-    chosen: Annotated[
+    trials: Annotated[
         Path | None,
         typer.Option(
+            "--chosen",
             help="Run each method with the settings that had the lowest validation loss among the trials (`--try`) in "
-            "this directory of results."
+            "this directory of results.",
         ),
     ] = None,
     past: Annotated[
@@ -185,8 +186,8 @@ def experiment(
             for cell in plan(names, sources, read_seeds(seeds), budget.with_changes(changes), methods=turns, past=past)
         ]
         refuse_reported(cells)
-        if chosen:
-            cells = with_chosen(cells, chosen)
+        if trials:
+            cells = with_chosen(cells, trials)
         ran = run(
             cells,
             results,
@@ -217,7 +218,7 @@ def with_chosen(cells: list[Cell], directory: Path) -> list[Cell]:
     choices = choose_settings(line for name in EXPERIMENTS for line in read_lines(directory / f"{name}.jsonl"))
     if not choices:
         raise ConfigError(f"--chosen {directory}: no trial is there; make some with --try and --out {directory}")
-    return [replace(c, budget=replace(c.budget, chosen=chosen_for(c.method, choices))) for c in cells]
+    return [replace(c, budget=replace(c.budget, choices=chosen_for(c.method, choices))) for c in cells]
 
 
 def refuse_reported(cells: list[Cell]) -> None:

@@ -16,8 +16,9 @@ ABLATIONS: tuple[Ablation, ...] = ("loss_knn", "loss", "knn", "pe", "eu", "pe_au
 def combine(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
     """The event score: −log₁₀ of the smallest tail share among its columns: float64 [n], never NaN.
 
-    It rises with the paper's AS(e) = max of percentiles (AS = 1 − 10^−score) and does not saturate. Tail shares are
-    ranks within `parts` (the paper) or against a reference (calibrated). Missing columns are left out.
+    It rises with the paper's AS(e) = max of percentiles (AS = 1 − 10^−score). Tail shares are ranks within `parts` (the
+    paper), none smaller than 1 in n, or against a reference (calibrated), where a fitted tail goes on below that.
+    Missing columns are left out.
     """
     return highest(log10_tails(parts, how, reference))
 

@@ -31,7 +31,7 @@ class Budget:
     injected_share: float = 0.01
     search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
     changes: Changes = ()  # what is tried on development seeds
-    chosen: Changes = ()  # what was chosen there for the method of the cell
+    choices: Changes = ()  # what was chosen there for the method of the cell
 
     def with_changes(self, changes: Changes) -> Budget:
         """The same with some settings of the methods changed, and named after them."""
@@ -46,20 +46,20 @@ class Budget:
         values = {k: v for k, v in asdict(self).items() if v is not None and k in names}
         # The neighbours' maximum is taken of all methods' scores alike, by `incidents`.
         own_score = {"spread": False} if "spread" in names else {}
-        chosen = {name: value for name, value in self.chosen if name in names}
-        return {**values, **own_score, **chosen, **dict(self.changes)}
+        choices = {name: value for name, value in self.choices if name in names}
+        return {**values, **own_score, **choices, **dict(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; what was added later only where it is used, so that results without it keep their keys."""
-        later = ("search", "passes", "category_weight", "changes", "chosen")
+        later = ("search", "passes", "category_weight", "changes", "choices")
         values = {k: v for k, v in asdict(self).items() if k not in later or v}
-        return {k: dict(v) if k in ("changes", "chosen") else v for k, v in values.items()}
+        return {k: dict(v) if k in ("changes", "choices") else v for k, v in values.items()}
 
     @property
     def key(self) -> str:
-        apart = ("name", "injected_share", "search", "changes", "chosen")
+        apart = ("name", "injected_share", "search", "changes", "choices")
         values = [v for k, v in self.to_dict().items() if k not in apart]
-        values += [f"{name}={value}" for name, value in (*self.chosen, *self.changes)]
+        values += [f"{name}={value}" for name, value in (*self.choices, *self.changes)]
         suffix = f"-search{self.search}" if self.search else ""
         return "-".join("d" if value is None else str(value) for value in values) + suffix
 

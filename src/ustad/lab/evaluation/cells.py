@@ -218,7 +218,7 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
     """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind.
 
     `incidents`: by the highest score of each event and those beside it. `changed`: without the stays that are labelled
-    only because they stand beside a changed one.
+    only because they stand beside a changed one, as are the boxes.
     """
     changed_data, changed_agents = _inject(models, kind)
     labels: Any = changed_data.labels
@@ -249,7 +249,7 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
             "positives": int((truth & ~beside).sum()),
             "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in scores_by_way.items()},
         },
-        **({} if method in WHOLE_PRESETS else {"boxes": _boxes(parts, kinds)}),
+        **({} if method in WHOLE_PRESETS else _without_neighbours(parts, kinds, beside)),
     }
 
 
@@ -302,6 +302,12 @@ def _wide(untouched_events: pa.Table, changed_events: pa.Table, score: np.ndarra
 
 def _areas(truth: np.ndarray, score: np.ndarray) -> dict[str, float]:
     return {"auroc": auroc(truth, score), "ap": average_precision(truth, score)}
+
+
+def _without_neighbours(parts: Parts, kinds: np.ndarray, beside: np.ndarray) -> Options:
+    """Boxes of changed stays and of ordinary ones; older results had the stays beside changed ones in them too."""
+    boxes = _boxes(parts.take(np.flatnonzero(~beside)), kinds[~beside])
+    return {"boxes": boxes, "boxes_without": "neighbours"}
 
 
 def _boxes(parts: Any, kinds: np.ndarray) -> dict[str, Options]:

@@ -1,15 +1,15 @@
-"""The paper's claims against our figures, each judged by one rule.
+"""The paper's claims against our figures, each judged by one rule, which `RULE` says in words.
 
-A claim has one effect for each data set and seed: a signed number, positive where they agree with the paper, the mean
-over features where there are several. It is confirmed where the mean effect is larger than the standard deviation of
-the effects; reversed where minus the mean is; not confirmed otherwise or with fewer than three effects, and not
-measured without any.
+A claim has effects: signed numbers, positive where they agree with the paper, one for each data set, seed and part
+(feature, kind of injection, level). Its verdict follows from their means by data set and seed; the parts are looked at
+one by one, so that no mean hides one that goes the other way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from ustad.lab.evaluation.claim_effects import (
     MONOTONE,
     NEAR_HALF,
     NEARLY_ALL,
-    NOVEL,
-    PREDICTABLE,
     STAYS,
     WEAK,
     Effects,
@@ -50,11 +48,35 @@ from ustad.lab.evaluation.claim_effects import (
     trajectories_say_little,
     weak_overall,
 )
-from ustad.lab.evaluation.result_tables import LEVELS, Results, select_lines
+from ustad.lab.evaluation.result_tables import LEVELS, Results, Table, select_lines
 from ustad.lab.evaluation.standing import MEASURES
 
 ENOUGH = 3
-__all__ = ["CLAIMS", "NOVEL", "PREDICTABLE", "Claim", "judge_claims", "question_of", "whole_texts"]
+#: The smallest mean effect that counts: a hundredth, of whatever the effect is measured in.
+LEAST = 0.01
+RULE = (
+    "An effect is positive where it agrees with the paper; there is one for each data set and seed, the mean over its "
+    "parts (features, kinds of injection, levels, methods). Confirmed: the mean is larger than the standard deviation "
+    f"of the effects and at least {LEAST:g} (a hundredth of an area, a correlation or a logarithm, or 1 %). Reversed: "
+    f"the same with the other sign. Not confirmed: neither, or fewer than {ENOUGH} effects. Mixed: it would be "
+    f"confirmed or reversed, but a part goes the other way on a data set, by {LEAST:g} or more on average. A claim "
+    "against a limit is never reversed."
+)
+__all__ = ["CLAIMS", "RULE", "Claim", "claims_table", "judge_claims", "question_of", "whole_texts"]
+
+
+#: A data set and a seed; None: over all seeds.
+Place = tuple[str, int | None]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One signed number: of a part of a claim (an empty name where it has none), on a data set, with a seed."""
+
+    data: str
+    seed: int | None
+    part: str
+    value: float
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ class Claim:
 
     text: str
     measure: str
-    effects: tuple[float, ...]
+    every_effect: tuple[Effect, ...]
     limit: bool = False  # effects are distances from a limit: below it, a claim is not confirmed, but not reversed
 
     @property
@@ -72,18 +94,52 @@ class Claim:
         return self.text.endswith("(ours)")
 
     @property
+    def effects(self) -> tuple[float, ...]:
+        """One for each data set and seed, the mean over its parts; over all seeds, one for each data set and part."""
+        groups = _group(self.every_effect, lambda x: (x.data, x.part if x.seed is None else x.seed))
+        return tuple(float(np.mean(values)) for values in groups.values())
+
+    @property
     def verdict(self) -> str:
         if not self.effects:
             return "not measured"
+        if not (sign := self._direction()) or (sign < 0 and self.limit):
+            return "not confirmed"
+        if self._parts_against(sign):
+            return "mixed"
+        return "confirmed" if sign > 0 else "reversed"
+
+    def _direction(self) -> int:
+        """1 where the effects agree with the paper, -1 where they say the opposite, 0 where neither."""
+        if len(self.effects) < ENOUGH:
+            return 0
         values = np.array(self.effects)
-        for word, signed_values in (("confirmed", values), ("reversed", -values)):
-            if len(signed_values) >= ENOUGH and signed_values.mean() > signed_values.std(ddof=1) + 1e-12:
-                return "not confirmed" if self.limit and word == "reversed" else word
-        return "not confirmed"
+        mean, spread = values.mean(), values.std(ddof=1)
+        return int(np.sign(mean)) if abs(mean) >= LEAST and abs(mean) > spread + 1e-12 else 0
+
+    def _parts_against(self, sign: int) -> dict[tuple[str, str], float]:
+        """Means by part and data set of what goes the other way than the rest."""
+        parts = _group(self.every_effect, lambda x: (x.part, x.data))
+        means = {place: float(np.mean(values)) for place, values in sorted(parts.items())}
+        return {place: mean for place, mean in means.items() if -sign * mean >= LEAST}
 
     @property
-    def mean(self) -> str:
-        return f"{np.mean(self.effects):+.3f}"
+    def exceptions(self) -> str:
+        """What goes the other way in a claim that is mixed, with its mean: by part, then by data set."""
+        if self.verdict != "mixed":
+            return ""
+        against = self._parts_against(self._direction())
+        texts = (f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in against.items())
+        return f" (the other way: {' · '.join(texts)})"
+
+    @property
+    def means(self) -> str:
+        """Mean effects by data set, each part apart."""
+        parts = _group(self.every_effect, lambda x: (x.data, x.part))
+        texts: dict[str, list[str]] = {}
+        for (data, part), values in parts.items():
+            texts.setdefault(data, []).append(f"{part} {np.mean(values):+.3f}".strip())
+        return "; ".join(f"{data}: {', '.join(own)}" for data, own in texts.items())
 
     @property
     def figures(self) -> str:
@@ -92,6 +148,14 @@ class Claim:
         values = np.array(self.effects)
         spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
         return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
+
+
+def _group(effects: Sequence[Effect], key: Callable[[Effect], Any]) -> dict[Any, np.ndarray]:
+    """Values by a key, in the order in which the keys come."""
+    groups: dict[Any, list[float]] = {}
+    for effect in effects:
+        groups.setdefault(key(effect), []).append(effect.value)
+    return {name: np.array(values) for name, values in groups.items()}
 
 
 #: (what the paper says, what is measured, how)
@@ -103,7 +167,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "USTAD predicts every feature better than every other method",
-        "relative gain over the best of the others, on the feature where it is least",
+        "relative gain over the best of the paper's other predictors, if all were run, on its worst feature",
         best_of_all,
     ),
     (
@@ -191,7 +255,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "EU alone fails on novel events",
-        "AUROC of the distance minus that of EU, novel injections",
+        "AUROC of the distance minus that of EU, by novel kind of injection, changed stays only",
         eu_fails_on_novel,
     ),
     *(
@@ -210,23 +274,23 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "Loss finds predictable anomalies",
-        "AUROC of loss minus that of the distance, predictable injections",
+        "AUROC of loss minus that of the distance, by predictable kind of injection, changed stays only",
         loss_finds_predictable,
     ),
     (
         "Predictable injections have more loss than novel ones",
-        "median loss of the three predictable kinds / of the three novel ones, minus 1",
+        "AUROC of loss on each predictable kind minus its highest on a novel kind, changed stays only",
         predictable_have_more_loss,
     ),
     (
         "Distance finds novel anomalies",
-        "AUROC of the distance on novel injections minus its mean on predictable ones",
+        "AUROC of the distance on each novel kind minus its highest on a predictable kind, changed stays only",
         distance_finds_novel,
     ),
     *(
         (
             f"Loss & kNN beats {name}, by {word}",
-            f"{word} of loss & kNN minus that of {name}, mean of both levels",
+            f"{word} of loss & kNN minus that of {name}, by level",
             both_beats(other, what),
         )
         for other, name in (("loss", "loss alone"), ("pe_au_eu", "PE + AU + EU"))
@@ -235,7 +299,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     *(
         (
             f"Loss & kNN is the best score on diverse injections, by {word}",
-            f"{word} minus that of the best of loss, kNN, EU, all types",
+            f"{word} minus that of the best of loss, kNN, EU, all types together, changed stays only",
             both_is_best_injected(what),
         )
         for what, word in MEASURES
@@ -247,19 +311,20 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "– Nov-Online, for which the paper prints no figure (ours)",
-        "AUROC of USTAD minus that of Nov-Online, mean of both levels",
+        "AUROC of USTAD minus that of Nov-Online, by level",
         ahead_of_nov_online,
     ),
     (
         "Methods for trajectories are near chance",
-        f"{NEAR_HALF} minus the distance of their agents' AUROC from 0.5, mean over methods",
+        f"{NEAR_HALF} minus the distance of their agents' AUROC from 0.5, by method",
         trajectories_say_little,
     ),
 )
 
 
-#: Claims that compare with a limit instead of with another figure.
+#: Claims that compare with a limit instead of with another figure, or say "every": one exception is not the opposite.
 LIMITED_EFFECTS = (
+    best_of_all,
     certain_half_is_right,
     certain_half_by_entropy,
     weak_overall,
@@ -296,22 +361,31 @@ def whole_texts(texts: Sequence[str]) -> list[str]:
 
 
 def judge_claims(results: Results) -> list[Claim]:
-    """Every claim with its effects in these results, one for each data set and seed: the mean over its features."""
+    """Every claim with its effects in these results."""
     lines = [line for part in results.values() for line in part]
-    groups = dict.fromkeys((line["data"], line["seed"]) for line in lines)
-    parts = [
-        {name: select_lines(part, data=data, seed=seed) for name, part in results.items()} for data, seed in groups
-    ]
-    return [
-        Claim(text, measure, tuple(_effects(effects, results, parts)), effects in LIMITED_EFFECTS)
-        for text, measure, effects in CLAIMS
-    ]
+    seeds: dict[Place, Results] = {}
+    whole: dict[Place, Results] = {}
+    for data, seed in dict.fromkeys((line["data"], line["seed"]) for line in lines):
+        seeds[data, seed] = {name: select_lines(part, data=data, seed=seed) for name, part in results.items()}
+        whole[data, None] = {name: select_lines(part, data=data) for name, part in results.items()}
+    claims = []
+    for text, measure, find in CLAIMS:
+        effects = tuple(_find_effects(find, whole if find in OVER_SEEDS else seeds))
+        claims.append(Claim(text, measure, effects, find in LIMITED_EFFECTS))
+    return claims
 
 
-def _effects(effects: Callable[[Results], Effects], results: Results, parts: list[Results]) -> Iterator[float]:
-    if effects in OVER_SEEDS:
-        yield from map(float, effects(results))
-        return
-    for part in parts:
-        if values := [float(value) for value in effects(part)]:
-            yield float(np.mean(values))
+def _find_effects(find: Callable[[Results], Effects], groups: dict[Place, Results]) -> Iterator[Effect]:
+    for (data, seed), group in groups.items():
+        for part, value in find(group):
+            yield Effect(data, seed, part, float(value))
+
+
+def claims_table(results: Results) -> str:
+    """The rule, and every claim with its verdict and figures."""
+    rows = [
+        (claim.text, f"**{claim.verdict}**{claim.exceptions}", claim.figures, claim.means, claim.measure)
+        for claim in judge_claims(results)
+    ]
+    heads = ("the paper says", "here", "effect", "mean effect by data set", "measured as")
+    return f"{RULE}\n\n{Table('', '', heads, tuple(rows)).markdown().rstrip()}"

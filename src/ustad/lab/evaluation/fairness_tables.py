@@ -25,7 +25,15 @@ from ustad.lab.evaluation.result_tables import (
     sets,
     slug,
 )
-from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, count_ended, has_ended, is_of_older_rule
+from ustad.lab.evaluation.stopping import (
+    OLDER_MARK,
+    add_older_rule,
+    count_ended,
+    has_ended,
+    is_of_older_rule,
+    list_stages,
+    sum_stages,
+)
 
 #: Experiments whose lines say how a network was trained.
 WITH_NETWORKS = ("detection", "prediction", "detection with trips", "prediction with trips")
@@ -68,7 +76,7 @@ def training_tables(results: Results) -> list[Table]:
     """How each network was trained: means over its runs, and how many of them stopped by themselves."""
     rows = []
     for data, method, lines in _trainings(results):
-        runs = [line["training"] for line in lines]
+        runs = [sum_stages(line["training"]) for line in lines]
         means = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
         targets = [run["targets"] for run in runs if "targets" in run]
         a_step = [run["targets"] / run["steps"] for run in runs if "targets" in run and run["steps"]]
@@ -88,7 +96,10 @@ def training_tables(results: Results) -> list[Table]:
         "Losses of different methods are of different things and compare with nothing but themselves. What did not "
         "stop by itself was cut by the time it was given."
     )
-    note = add_older_rule(note, [line for _, _, lines in _trainings(results) for line in lines])
+    lines = [line for _, _, own in _trainings(results) for line in own]
+    in_stages = dict.fromkeys(NAMES[line["method"]] for line in lines if len(list_stages(line["training"])) > 1)
+    note += f" Of {', '.join(in_stages)} two trainings, one after the other, are added up." if in_stages else ""
+    note = add_older_rule(note, lines)
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
 
 

@@ -52,8 +52,8 @@ def say_budgets(lines: list[Line]) -> str:
 
 def say_chosen(lines: list[Line], trials: list[Line]) -> str:
     """The settings of each network of one data set and the trials they were chosen among."""
-    budgets = {method_of(x): x["budget"] for x in lines if x.get("training") or x["budget"].get("chosen")}
-    if not any(budget.get("chosen") for budget in budgets.values()):
+    budgets = {method_of(x): x["budget"] for x in lines if x.get("training") or x["budget"].get("choices")}
+    if not any(budget.get("choices") for budget in budgets.values()):
         return ""
     names: dict[str, list[str]] = {}
     for method, budget in budgets.items():
@@ -67,7 +67,7 @@ def say_chosen(lines: list[Line], trials: list[Line]) -> str:
 
 def _describe_choice(method: str, budget: dict[str, Any], trials: list[Line]) -> str:
     """`width 128 (best of 3 trials on numosim-la (5,000 agents), seed 101)`."""
-    choice = tuple(sorted(budget.get("chosen", {}).items()))
+    choice = tuple(sorted(budget.get("choices", {}).items()))
     words = ", ".join(f"{name} {value}" for name, value in choice) or "as it is"
     tried_as = USTAD if class_name(method) in AS_USTAD else class_name(method)
     for data, seed in dict.fromkeys((x["data"], x["seed"]) for x in trials):
@@ -91,7 +91,7 @@ def _name(method: str) -> str:
 
 
 def _describe_budget(budget: dict[str, Any]) -> str:
-    settings = ", ".join(f"{name} {value}" for name, value in budget.get("chosen", {}).items())
+    settings = ", ".join(f"{name} {value}" for name, value in budget.get("choices", {}).items())
     return f"{budget['name']} ({settings})" if settings else str(budget["name"])
 
 

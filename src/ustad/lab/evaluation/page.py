@@ -15,7 +15,8 @@ from typing import Any
 
 from ustad import __version__
 from ustad.events.encoder import UNKNOWN
-from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
+from ustad.lab.evaluation.cause_words import cause_paragraphs
+from ustad.lab.evaluation.claims import claims_table, judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
     calibrated_score_tables,
@@ -42,17 +43,16 @@ from ustad.lab.evaluation.given_settings import refuse_two_budgets, say_budgets,
 from ustad.lab.evaluation.gps_tables import gps_tables
 from ustad.lab.evaluation.page_words import (
     ALSO,
-    CAUSES,
     CLAIMS_BELOW,
     FROM_GPS,
     GPS,
     HOW_TO_RUN,
-    INTRODUCTIONS,
     OTHER_DATA,
     QUESTIONS,
     SMALL,
     SPREAD,
     TRAINING_SPREAD,
+    introduce,
 )
 from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, Table, all_tables, select_lines, sets, slug
 from ustad.lab.evaluation.standing import causes, goal_tables, standing
@@ -93,7 +93,7 @@ def page_text(results: Results, place: str, figures: str) -> str:
     parts += _from_gps(results)
     training = [*_section(tables["training"], [], figures), *_section(tables["seconds"], [], figures)]
     folds = {
-        "Every claim of the paper": ["## The paper's claims, one by one", _claims(results)],
+        "Every claim of the paper": ["## The paper's claims, one by one", claims_table(results)],
         "What was asked of the reproduction": _section(goal_tables(results), [], figures),
         CUT: ["## Not complete", *_incomplete(results)],
         "What the figures were made with": ["## Data, seeds and budgets", *_conditions(results)],
@@ -145,13 +145,13 @@ def _question(
     bare_parts = [] if name in ("prediction", "detection") else [name, *ALSO.get(name, ())]
     lines = [line for part in bare_parts for line in results[part]]
     settings = say_given(lines, results.get("tried", []))
-    notes = [INTRODUCTIONS[name], _older(results[name]), say_older_rule(lines), settings]
+    notes = [introduce(name, results[name]), _older(results[name]), say_older_rule(lines), settings]
     parts = [f"## {question}", *notes, *_section(own[:1], [], figures)]
     rest = [f"### {name}: {EXPERIMENTS[name].about}"]
     rest += _section(own[1:], pictures.get(name, []), figures)
     for other in ALSO.get(name, ()):
         if results[other]:
-            rest += [f"### {other}: {EXPERIMENTS[other].about}", INTRODUCTIONS[other]]
+            rest += [f"### {other}: {EXPERIMENTS[other].about}", introduce(other, results[other])]
             rest += _section(tables.get(other, []), pictures.get(other, []), figures)
     return [*parts, *_fold("Further tables and figures", rest)]
 
@@ -179,11 +179,17 @@ def _verdicts(results: Results) -> list[str]:
     pairs = zip(claims, whole_texts([claim.text for claim in claims]), strict=True)
     rows, measured_claims = [], [(claim, words) for claim, words in pairs if claim.effects and not claim.is_ours]
     for number in ("Q1", "Q2", "Q3", "Q4"):
-        own = [(claim.verdict, words) for claim, words in measured_claims if question_of(claim.text) == number]
+        own = [
+            (claim.verdict, words + claim.exceptions)
+            for claim, words in measured_claims
+            if question_of(claim.text) == number
+        ]
         count = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
-        cells = ([words for v, words in own if v == verdict] for verdict in ("not confirmed", "reversed"))
+        cells = ([words for v, words in own if v == verdict] for verdict in ("mixed", "not confirmed", "reversed"))
         rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
-    table = Table("", "", ("", "claims confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
+    table = (
+        Table("", "", ("", "claims confirmed", "mixed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
+    )
     budgets = (say_budgets(select_lines(results["detection"], data=data)) for data in sets(results["detection"]))
     incomplete = INCOMPLETE if find_unfinished(results) or missing_methods(results) else ""
     notes = " ".join(filter(None, (*budgets, incomplete)))
@@ -226,7 +232,7 @@ def _conditions(results: Results) -> list[str]:
     notes.append(Table("", "", heads, tuple(rows)).markdown().rstrip())
     settings = [
         f"- budget `{name}`: "
-        + (", ".join(f"{k} {v}" for k, v in budget.items() if k not in ("name", "chosen") and v is not None))
+        + (", ".join(f"{k} {v}" for k, v in budget.items() if k not in ("name", "choices") and v is not None))
         + "; what is not named is each method's own default, and the preset `best` chooses its own batches"
         for name, budget in budgets.items()
     ]
@@ -333,27 +339,14 @@ def _standard_error(positives: int, n: int) -> str:
     return f"{((area * (1 - area) + rest) / (positives * (n - positives))) ** 0.5:.3f}"
 
 
-def _claims(results: Results) -> str:
-    names = _data_sets(results)
-    apart = [judge_claims({name: select_lines(lines, data=data) for name, lines in results.items()}) for data in names]
-    rows = []
-    for number, claim in enumerate(judge_claims(results)):
-        own = [f"{d}: {claims[number].mean}" for d, claims in zip(names, apart, strict=True) if claims[number].effects]
-        rows.append((claim.text, f"**{claim.verdict}**", claim.figures, "; ".join(own), claim.measure))
-    heads = ("the paper says", "here", "effect", "mean effect by data set", "measured as")
-    table = Table("", "", heads, tuple(rows)).markdown().rstrip()
-    rule = (
-        "An effect is positive where it agrees with the paper; there is one for each data set and seed, the mean over "
-        "features where there are several. Confirmed: the mean is larger than the standard deviation of the effects. "
-        "Reversed: the same with the other sign. Not confirmed: neither, or fewer than three effects."
-    )
-    return f"{rule}\n\n{table}"
-
-
 def _standing(results: Results) -> list[str]:
     """Where USTAD is ahead and where not; what the figures say about the causes is folded."""
     sentences = causes(results)
-    reasons = ["### What the figures say about the causes", CAUSES, "\n".join(f"- {line}" for line in sentences)]
+    reasons = [
+        "### What the figures say about the causes",
+        *cause_paragraphs(results),
+        "\n".join(f"- {line}" for line in sentences),
+    ]
     return [*_section(standing(results), [], ""), *(_fold("Why: what the figures say", reasons) if sentences else [])]
 
 

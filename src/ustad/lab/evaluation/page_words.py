@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ustad.lab.evaluation.result_files import Line
+
 OTHER_DATA = (
     "The published figures are the paper's, on its own data: SimLA and SimJordan are private, and its NUMOSIM extract "
     "is 20,000 chosen agents. Ours are simulated by `ustad simulate` under the same names, so they are **other data "
@@ -40,16 +42,12 @@ ustad lab experiment detection,prediction,scores --data simla:5000 --data simjor
 ustad lab experiment all --figures-only --out results/paper --also results/sets --also results/large \\
     --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
-CAUSES = """USTAD is the preset `paper` here, without trip vectors. Two things cost it here, both in the paper's own
-equations. The likelihood of numbers weighs errors by 1/σ² and takes the larger share of every step, so kinds of place
-are learned later than by a network without σ; a larger λ mends that. And the score divides an error by σ². Two thirds
-of the labelled events of numosim-la are neighbours that an inserted visit shortened. Their lengths are off, and what
-is usually uncertain counts little: below, PE (the bare error) and loss of the same model are compared. What is
-inserted is a visit to a new place. Three days of context cannot tell that it is new; a rule that looks at the agent's
-own places can, and so does the preset `best`, which looks at the whole history. With 20,000 people the validation loss
-of USTAD turns upwards after about twenty epochs, at every learning rate that was tried (below), where networks without
-σ go on for seventy and more. That a few events at a tiny σ cost more and more, while others still improve, is a
-guess."""
+CAUSES = """Two things cost USTAD here, both in the paper's own equations. The likelihood of numbers weighs errors by
+1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network without σ; a larger
+λ mends that. And the score divides an error by σ². The neighbours of an inserted visit are shortened and labelled too.
+Their lengths are off, and what is usually uncertain counts little: below, PE (the bare error) and loss of one model are
+compared. What is inserted is a visit to a new place. Three days of context cannot tell that it is new; a rule that
+looks at the agent's own places can, and so does the preset `best`, which looks at the whole history."""
 SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
 them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many
 agents (Hanley and McNeil) is what one data set leaves open."""
@@ -66,10 +64,7 @@ QUESTIONS = {
 ALSO = {"scores": ("injections", "epistemic")}
 INTRODUCTIONS = {
     "prediction": "One event at a time is masked in the test weeks and predicted from its window.",
-    "detection": (
-        "Every method learns from the training weeks and scores the test weeks; none sees a label. `past only`: the "
-        "same model, asked with nothing later than the event in its window, which it has not met in training."
-    ),
+    "detection": ("Every method learns from the training weeks and scores the test weeks; none sees a label."),
     "uncertainty": (
         "Events are sorted by their total uncertainty (AU + EU, or the one that the variant has) and the most "
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
@@ -91,3 +86,18 @@ INTRODUCTIONS = {
         "label speaks of: what is rarest is seldom what was inserted."
     ),
 }
+PAST_ONLY = (
+    "`past only`: the same model, asked with nothing later than the event in its window, which it has not met in "
+    "training."
+)
+WITH_NEIGHBOURS = "In the boxes of these results the stays beside changed ones are counted with them."
+
+
+def introduce(experiment: str, lines: list[Line]) -> str:
+    """What is said before an experiment's tables; what explains some lines alone only where they are there."""
+    words = [INTRODUCTIONS[experiment]]
+    if any(line.get("window") == "past" for line in lines):
+        words.append(PAST_ONLY)
+    if any("boxes" in line["result"] and "boxes_without" not in line["result"] for line in lines):
+        words.append(WITH_NEIGHBOURS)
+    return " ".join(words)

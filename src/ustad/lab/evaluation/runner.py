@@ -26,6 +26,7 @@ from ustad.lab.evaluation.experiments import EXPERIMENTS, Cell, run_cell
 from ustad.lab.evaluation.fitted_models import DEFAULT, FittedModels
 from ustad.lab.evaluation.result_files import Line, append_line, read_lines
 from ustad.lab.evaluation.sources import Source, open_source
+from ustad.lab.evaluation.stopping import list_stages
 from ustad.progress import say, track
 from ustad.tables import DataError
 
@@ -117,8 +118,8 @@ def run(
 
 
 def is_cut(line: Line) -> bool:
-    """Whether the network behind a line was stopped by the clock."""
-    return line.get("training", {}).get("stopped") == "time"
+    """Whether the network behind a line was stopped by the clock, in any of its trainings."""
+    return "training" in line and any(stage["stopped"] == "time" for stage in list_stages(line["training"]))
 
 
 def _after(minutes: float | None) -> float:

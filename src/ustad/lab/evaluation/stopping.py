@@ -7,7 +7,12 @@ that no row holds figures of two rules without saying it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ustad.lab.evaluation.result_files import Line
+
+#: Trainings that came before the one whose losses a line tells, by their names in it: CTLE learns locations first.
+EARLIER_STAGES = ("locations",)
 
 #: Methods whose learning rate falls to zero over a number of epochs of their own.
 OWN_SCHEDULE = ("ustad-default",)
@@ -20,10 +25,29 @@ OLDER_RULE = (
 )
 
 
+def list_stages(training: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trainings of a network one by one: one, or those before it too."""
+    return [*(training[name] for name in EARLIER_STAGES if name in training), training]
+
+
+def sum_stages(training: dict[str, Any]) -> dict[str, Any]:
+    """A training with the epochs, steps, targets and seconds of the stages before it; converged if every one did."""
+    stages = list_stages(training)
+    counts = [key for key in ("epochs", "steps", "targets", "seconds") if all(key in stage for stage in stages)]
+    sums = {key: sum(stage[key] for stage in stages) for key in counts}
+    return {**training, **sums, "converged": all(stage["converged"] for stage in stages)}
+
+
 def has_ended(line: Line) -> bool:
-    """Whether a network stopped by itself: its validation loss stood still, or its own schedule came to its end."""
-    training = line["training"]
+    """Whether a network stopped by itself: its validation loss stood still, in every stage, or its own schedule came
+    to its end."""
+    training = sum_stages(line["training"])
     return training["converged"] or (line["method"] in OWN_SCHEDULE and training["stopped"] == "epochs")
+
+
+def say_stopped(training: dict[str, Any]) -> str:
+    """What ended a training: its stages in their order, where they ended differently."""
+    return ", ".join(dict.fromkeys(stage["stopped"] for stage in list_stages(training)))
 
 
 def is_of_older_rule(line: Line) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ustad.lab.evaluation.result_tables import LEVELS, NAMES, TERMS, Line, Table, plain
+from ustad.lab.evaluation.stopping import say_stopped, sum_stages
 
 NOTE = (
     "Development seeds; nothing here is a result. Validation loss: the mean by which training stops, λ in it; left "
@@ -44,14 +45,15 @@ def _describe(line: Line) -> tuple[str, ...]:
 
 def _training(lines: list[Line]) -> tuple[str, ...]:
     """How the network behind the lines was trained; dashes where none was."""
-    training = next((line["training"] for line in lines if line.get("training")), None)
-    if training is None:
+    with_training = [line for line in lines if line.get("training")]
+    if not with_training:
         return ("–",) * 6
+    training = sum_stages(with_training[0]["training"])
     fields = training.get("fields", {})
     return (
         str(training["epochs"]),
         f"{training['steps']:,}",
-        training["stopped"],
+        say_stopped(with_training[0]["training"]),
         f"{100 * training.get('left_out', 0.0):g} %",
         plain(training["best_loss"]),
         plain(sum(fields.values()) if fields else None),

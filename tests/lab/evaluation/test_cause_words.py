@@ -1,0 +1,84 @@
+"""What the page says of settings, trainings and λ follows from the result lines."""
+
+from ustad.lab.evaluation.cause_words import cause_paragraphs, say_lambda, say_neighbours, say_settings, say_turns
+from ustad.lab.evaluation.experiments import EXPERIMENTS
+
+MANY = "town (20,000 agents)"
+
+
+def line(method="ustad-plain", data="town (9 agents)", seed=1, budget=(), curve=(3.0, 1.0, 2.5), **options):
+    training = {
+        "epochs": len(curve), "best_epoch": curve.index(min(curve)), "curve": list(curve), "converged": True,
+        "stopped": "patience", "left_out": 0.01, "fields": {"x": min(curve)},
+    }  # fmt: skip
+    budget = {"name": "paper", "injected_share": 0.01, **dict(budget)}
+    return {
+        "experiment": "detection", "method": method, "window": "day", "data": data, "seed": seed, "budget": budget,
+        "source": {"agents": 20_000 if data == MANY else 9}, "training": {**training, **options}, "result": {},
+    }  # fmt: skip
+
+
+def results(*lines, **others):
+    return {**{name: [] for name in EXPERIMENTS}, "detection": list(lines), **others}
+
+
+def test_settings_that_differ_from_the_preset_are_those_of_the_budget_and_of_what_was_chosen():
+    trips = "`model.trips` none (embedding)"
+    assert say_settings(results(line())).endswith(f": on town (9 agents) {trips}.")
+    large = line(data=MANY, budget={"batch_size": 512, "choices": {"learning_rate": 0.004}})
+    rates = "`training.batch_size` 512 (128), `training.learning_rate` 0.004 (0.001)"
+    assert say_settings(results(line(), large)).endswith(f": on town (9 agents) {trips}; on {MANY} {trips}, {rates}.")
+    assert say_settings(results({**line(), "acceleration": "off"})).endswith("`training.acceleration` off (auto).")
+
+
+def test_settings_that_a_search_chose_count_and_those_of_other_methods_do_not():
+    searched = {**line(), "settings": {"width": 32}}
+    assert "`model.width` 32 (64)" in say_settings(results(searched))
+    assert say_settings(results(line("ctle"))) == ""
+
+
+def test_where_ustad_stopped_by_the_older_rule_is_said():
+    older = line()
+    del older["training"]["left_out"]
+    words = "Cells marked † (on town (9 agents)) stopped by an older rule than the preset's."
+    assert words in say_settings(results(older, line(data=MANY)))
+    assert "†" not in say_settings(results(line()))
+
+
+def test_epochs_of_the_lowest_loss_name_every_run_with_its_learning_rate_and_seed():
+    tried = [
+        line(data=MANY, seed=101, budget={"learning_rate": 2e-3, "changes": {"learning_rate": rate}}, **cut)
+        for rate, cut in ((1e-3, {}), (5e-4, {"converged": False, "stopped": "time"}))
+    ]
+    others = [line("transformer", MANY, curve=(3.0, 2.0)), line("ibat", MANY), line()]
+    words = say_turns(results(*others, tried=tried))
+    assert (
+        f"On {MANY} with σ, USTAD, rate 0.001: 2 of 3 (+1.5, seed 101); USTAD, rate 0.0005: 2 of 3 (+1.5, seed 101, "
+        "cut by the clock). Without σ, Transformer: 2 of 2 (+0, seed 1)."
+    ) in words
+    assert say_turns(results(line(), line("transformer"))) == ""
+
+
+def test_the_choice_of_lambda_is_told_by_the_data_that_agree_with_it():
+    def trials(data, **losses):
+        return [
+            line(data=data, seed=101, budget={"changes": {"category_weight": float(name[1:])}}, fields={"x": loss})
+            for name, loss in losses.items()
+        ]
+
+    one, other = trials("one", w1=0.5, w5=0.7), trials("other", w1=0.9, w5=0.7)
+    assert say_lambda(results(tried=one)).endswith("So λ = 5 is its choice on none of them.")
+    both = say_lambda(results(tried=[*one, *other]))
+    assert "λ = 1 on one (0.50 with 1, 0.70 with 5); λ = 5 on other (0.90 with 1, 0.70 with 5)" in both
+    assert both.endswith("So λ = 5 is its choice on other alone.")
+    assert say_lambda(results(tried=one[:1])) == ""
+
+
+def test_the_share_of_shortened_neighbours_is_counted():
+    counted = {**line(), "result": {"events": {"positives": 10}, "meant": {"positives": 4}}}
+    assert "60 % on town (9 agents)" in say_neighbours(results(counted))
+    assert say_neighbours(results(line())) == ""
+
+
+def test_without_lines_only_what_needs_none_is_said():
+    assert len(cause_paragraphs(results())) == 1
