@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ustad.lab.evaluation.claims import CLAIMS, LEAST, RULE, Claim, Effect, judge_claims, whole_texts
+from ustad.lab.evaluation.claim_verdicts import LEAST, RULE, TOO_FEW, Claim, Effect
+from ustad.lab.evaluation.claims import CLAIMS, judge_claims, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 
 
@@ -17,17 +18,17 @@ def claim_of(*values, limit=False):
     ("effects", "verdict"),
     [
         ((), "not measured"),
-        ((0.1, 0.2), "not confirmed"),  # too few to say
-        ((0.1, 0.2, 0.3), "confirmed"),
-        ((-0.1, -0.2, -0.3), "reversed"),
-        ((0.1, 0.2, -0.1), "not confirmed"),
+        ((0.1, 0.2, 0.3, 0.4), TOO_FEW),
+        ((0.1, 0.2, 0.3, 0.4, 0.5), "confirmed"),
+        ((-0.1, -0.2, -0.3, -0.4, -0.5), "reversed"),
+        ((0.1, 0.2, -0.1, 0.2, -0.1), "not confirmed"),
         ((0.1, 0.1, 0.1, 0.1, 0.0), "confirmed"),
         ((0.1, 0.1, 0.1, 0.1, -0.1), "not confirmed"),  # as large as the spread between data sets
         ((0.1, 0.1, 0.1, 0.1, -9.0), "not confirmed"),
-        ((0.0, 0.0, 0.0), "not confirmed"),
-        ((LEAST, LEAST, LEAST), "confirmed"),
-        ((0.009, 0.009, 0.009), "not confirmed"),  # too small to count, however sure
-        ((-0.009, -0.009, -0.009), "not confirmed"),
+        ((0.0,) * 5, "not confirmed"),
+        ((LEAST,) * 5, "confirmed"),
+        ((0.009,) * 5, "not confirmed"),  # too small to count, however sure
+        ((-0.009,) * 5, "not confirmed"),
     ],
 )
 def test_verdicts_need_a_mean_above_the_spread(effects, verdict):
@@ -36,7 +37,7 @@ def test_verdicts_need_a_mean_above_the_spread(effects, verdict):
 
 @given(st.lists(st.floats(-1, 1), min_size=1))
 def test_turning_the_signs_round_turns_the_verdict_round(effects):
-    turned = {"confirmed": "reversed", "reversed": "confirmed", "not confirmed": "not confirmed"}
+    turned = {"confirmed": "reversed", "reversed": "confirmed", "not confirmed": "not confirmed", TOO_FEW: TOO_FEW}
     assert claim_of(*(-e for e in effects)).verdict == turned[claim_of(*effects).verdict]
 
 
@@ -49,10 +50,13 @@ def parts(**by_part):
     return Claim("", "", tuple(Effect("town", seed, part, value) for seed, part, value in effects))
 
 
-@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3), st.lists(st.floats(-1, 1), min_size=3, max_size=3))
+FIVE = st.lists(st.floats(-1, 1), min_size=5, max_size=5)
+
+
+@given(FIVE, FIVE)
 def test_no_claim_is_confirmed_or_reversed_against_one_of_its_parts(one, other):
     claim = parts(x=one, y=other)
-    means = [sum(values) / 3 for values in (one, other)]
+    means = [sum(values) / 5 for values in (one, other)]
     if claim.verdict == "confirmed":
         assert min(means) > -LEAST
     if claim.verdict == "reversed":
@@ -62,20 +66,46 @@ def test_no_claim_is_confirmed_or_reversed_against_one_of_its_parts(one, other):
 @pytest.mark.parametrize(
     ("y", "verdict", "words"),
     [
-        ((-0.02, -0.02, -0.02), "mixed", " (the other way: y on town -0.020)"),
-        ((-0.008, -0.008, -0.008), "confirmed", ""),
-        ((-0.9, -0.9, -0.9), "mixed", " (the other way: x on town +0.500)"),
-        ((-0.5, -0.5, -0.5), "not confirmed", ""),
+        ((-0.02,) * 5, "mixed", " (on average +0.240, but y on town -0.020)"),
+        ((-0.008,) * 5, "confirmed", ""),
+        ((-0.9,) * 5, "mixed", " (on average -0.200, but x on town +0.500)"),
+        ((-0.5,) * 5, "not confirmed", ""),
     ],
 )
 def test_what_goes_the_other_way_is_named(y, verdict, words):
-    claim = parts(x=(0.5, 0.5, 0.5), y=y)
+    claim = parts(x=(0.5,) * 5, y=y)
     assert (claim.verdict, claim.exceptions) == (verdict, words)
 
 
 def test_a_claim_against_a_limit_is_never_reversed():
-    assert claim_of(-0.5, -0.5, -0.5).verdict == "reversed"
-    assert claim_of(-0.5, -0.5, -0.5, limit=True).verdict == "not confirmed"
+    assert claim_of(*(-0.5,) * 5).verdict == "reversed"
+    assert claim_of(*(-0.5,) * 5, limit=True).verdict == "not confirmed"
+
+
+def one_seed(data, value):
+    return Effect(data, 1, "", value)
+
+
+@pytest.mark.parametrize(("elsewhere", "verdict"), [(0.3, "confirmed"), (-0.005, "confirmed"), (-0.3, "mixed")])
+def test_data_of_one_seed_decide_nothing_and_may_contradict(elsewhere, verdict):
+    whole = claim_of(*(0.3,) * 5)
+    assert Claim("", "", (*whole.every_effect, one_seed("port", elsewhere))).verdict == verdict
+    assert Claim("", "", (one_seed("port", elsewhere),)).verdict == TOO_FEW
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict"), [((0.1, 0.1), "confirmed"), ((0.1, -0.1), "not confirmed"), ((-0.1, -0.2), "reversed")]
+)
+def test_effects_beyond_a_spread_need_no_other(effects, verdict):
+    every_effect = (
+        Effect("town", None, level, value) for level, value in zip(("events", "agents"), effects, strict=True)
+    )
+    assert Claim("", "", tuple(every_effect)).verdict == verdict
+
+
+def test_two_data_that_disagree_confirm_nothing():
+    other = (Effect("port", seed, "", -0.3) for seed in range(5))
+    assert Claim("", "", (*claim_of(*(0.3,) * 5).every_effect, *other)).verdict == "not confirmed"
 
 
 def test_without_results_nothing_is_claimed():
@@ -101,7 +131,7 @@ def test_errors_rise_steadily_only_where_those_of_every_feature_do():
             "method": "ustad-plain",
             "result": {"kept": kept, "curves": curves, "classes": []},
         }
-        for seed in (1, 2, 3)
+        for seed in range(5)
     ]
     results = {**{name: [] for name in EXPERIMENTS}, "uncertainty": lines}
 

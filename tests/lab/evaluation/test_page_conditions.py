@@ -10,11 +10,11 @@ from ustad import __version__
 from ustad.lab.evaluation.cells import _classes, _errors
 from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
+from ustad.lab.evaluation.first_screen import first_screen
 from ustad.lab.evaluation.page import (
     _fewer_seeds,
     _standard_error,
     _unknown_kinds,
-    _verdicts,
     _versions,
 )
 from ustad.lab.evaluation.page_words import WITH_NEIGHBOURS, introduce
@@ -77,35 +77,31 @@ def test_lines_that_counted_unknown_kinds_as_wrong_are_named():
     assert told == ["- town: in the curves of rejection 1,200 events at places of unknown kind count as wrong"]
 
 
-def test_the_screen_of_verdicts_counts_what_holds_and_names_what_does_not():
+def test_the_first_screen_counts_what_holds_and_names_what_does_not():
     results = read_results(Path(__file__).parents[3] / "results" / "paper")
-    screen = _verdicts(results)[1]
+    _, table, _, names = first_screen(results)
     every_claim = judge_claims(results)
     claims = [claim for claim in every_claim if claim.effects and not claim.text.endswith("(ours)")]
-    for row in screen.splitlines()[2:]:
-        number, confirmed, *others = (cell.strip() for cell in row.strip("|").split("|"))
-        own = [c.verdict for c in claims if question_of(c.text) == number]
+    for row in table.splitlines()[2:6]:
+        question, _, confirmed = (cell.strip() for cell in row.strip("|").split("|"))
+        own = [c.verdict for c in claims if question_of(c.text) == question[:2]]
         assert confirmed == f"{own.count('confirmed')} of {len(own)}"
-        assert sum(len(cell.split("; ")) for cell in others if cell != "–") == len(own) - own.count("confirmed")
-    failed = [
-        words
-        for claim, words in zip(every_claim, whole_texts([c.text for c in every_claim]), strict=True)
-        if claim in claims and claim.verdict != "confirmed"
-    ]
-    assert [words for words in failed if words not in screen] == []
-    assert "(ours)" not in screen
-    assert [c.exceptions for c in claims if c.exceptions not in screen] == []
+    whole = zip(every_claim, whole_texts([c.text for c in every_claim]), strict=True)
+    others = [words for claim, words in whole if claim in claims and claim.verdict != "confirmed"]
+    assert [words for words in others if words not in names] == []
+    assert sum(len(line.split("; ")) for line in names.splitlines() if line.startswith("- **")) == len(others)
+    assert "(ours)" not in names
+    assert [c.exceptions for c in claims if c.exceptions not in names] == []
 
 
 def test_a_part_of_a_claim_is_told_under_its_own_claim_where_that_was_not_measured():
     """USTAD-EU beside USTAD-none without USTAD-AU: the claim before the part has no effect."""
     lines = [
         line(method, seed, kept=[1.0], curves={"poi": [0.1]})
-        for method in ("ustad-eu", "ustad-none") for seed in (1, 2, 3)
+        for method in ("ustad-eu", "ustad-none") for seed in range(5)
     ]  # fmt: skip
-    screen = _verdicts({**{name: [] for name in EXPERIMENTS}, "uncertainty": lines})[1]
-    row = next(row for row in screen.splitlines() if row.startswith("| Q4"))
-    assert "EU helps categories most: over no uncertainty at all" in row
+    names = first_screen({**{name: [] for name in EXPERIMENTS}, "uncertainty": lines})[-1]
+    assert "- **not confirmed**: EU helps categories most: over no uncertainty at all" in names
 
 
 def test_what_the_paper_does_not_say_is_not_counted_with_its_claims():
@@ -119,7 +115,8 @@ def test_what_the_paper_does_not_say_is_not_counted_with_its_claims():
     assert [claim.text for claim in judge_claims(results) if claim.effects] == [
         "– Nov-Online, for which the paper prints no figure (ours)"
     ]
-    assert "| Q2 | 0 of 0 | – | – |" in _verdicts(results)[1]
+    row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q2"))
+    assert row.endswith("| – |")
 
 
 def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():

@@ -24,10 +24,11 @@ from ustad.lab.evaluation.result_tables import (
     Results,
     Steps,
     after,
+    detection_values,
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import lead
+from ustad.lab.evaluation.standing import ENOUGH_SETS, lead
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")
@@ -59,12 +60,14 @@ def _name(term: str) -> str:
 
 
 def _gain(worse: dict[str, dict[str, Any]], better: dict[str, dict[str, Any]]) -> Effects:
-    """Relative gain of one set of predictions over another: errors of numbers, and errors of the kind of place."""
+    """Relative gain of one set of predictions over another: in the mean error of numbers, and in the share of kinds of
+    place that are wrong."""
     for term in NUMERIC:
         if term in worse and term in better:
             yield _name(term), 1 - better[term]["mae"] / worse[term]["mae"]
     if "poi" in worse and "poi" in better:
-        yield _name("poi"), (better["poi"]["accuracy"] - worse["poi"]["accuracy"]) / 100
+        wrong = 100 - worse["poi"]["accuracy"]
+        yield _name("poi"), (better["poi"]["accuracy"] - worse["poi"]["accuracy"]) / wrong
 
 
 def predicts_better(results: Results) -> Effects:
@@ -100,7 +103,7 @@ def rejecting_by_its_own(results: Results) -> Effects:
         result = line["result"]
         at = result["kept"].index(0.95)
         for term, errors in result.get("own", {}).items():
-            yield _name(term), (errors[-1] - errors[at]) / (1 if term == "poi" else errors[-1])
+            yield _name(term), 1 - errors[at] / errors[-1]
 
 
 def certain_half_by_entropy(results: Results) -> Effects:
@@ -276,13 +279,19 @@ def both_is_best_injected(what: str) -> Callable[[Results], Effects]:
     return effects
 
 
-def ahead_of_deep(results: Results) -> Effects:
-    lines = results["detection"]
-    for data in sets(lines):
-        for level in LEVELS:
-            margin = lead(lines, data, level)
-            if margin is not None and margin[1] > 0:  # one seed has no spread to be ahead by
-                yield level, margin[0] - margin[1]
+def ahead_of_deep(what: str) -> Callable[[Results], Effects]:
+    """By how much more than the spread, on data where USTAD has a spread over enough data sets."""
+
+    def effects(results: Results) -> Effects:
+        lines = results["detection"]
+        for data in sets(lines):
+            for level in LEVELS:
+                margin = lead(lines, data, level, what)
+                n = len(detection_values(lines, data, "ustad-plain", level, what=what))
+                if margin is not None and n >= ENOUGH_SETS:
+                    yield level, margin[0] - margin[1]
+
+    return effects
 
 
 def ahead_of_nov_online(results: Results) -> Effects:

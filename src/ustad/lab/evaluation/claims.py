@@ -1,17 +1,11 @@
-"""The paper's claims against our figures, each judged by one rule, which `RULE` says in words.
+"""The paper's claims: what each says, what is measured for it, and their table.
 
-A claim has effects: signed numbers, positive where they agree with the paper, one for each data set, seed and part
-(feature, kind of injection, level). Its verdict follows from their means by data set and seed; the parts are looked at
-one by one, so that no mean hides one that goes the other way.
+In go results; out come claims with effects by data set, seed and part. `claim_verdicts` judges them by one rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from ustad.lab.evaluation.claim_effects import (
     MONOTONE,
@@ -48,116 +42,16 @@ from ustad.lab.evaluation.claim_effects import (
     trajectories_say_little,
     weak_overall,
 )
+from ustad.lab.evaluation.claim_verdicts import RULE, Claim, Effect
 from ustad.lab.evaluation.result_tables import LEVELS, Results, Table, select_lines
 from ustad.lab.evaluation.standing import MEASURES
 
-ENOUGH = 3
-#: The smallest mean effect that counts: a hundredth, of whatever the effect is measured in.
-LEAST = 0.01
-RULE = (
-    "An effect is positive where it agrees with the paper; there is one for each data set and seed, the mean over its "
-    "parts (features, kinds of injection, levels, methods). Confirmed: the mean is larger than the standard deviation "
-    f"of the effects and at least {LEAST:g} (a hundredth of an area, a correlation or a logarithm, or 1 %). Reversed: "
-    f"the same with the other sign. Not confirmed: neither, or fewer than {ENOUGH} effects. Mixed: it would be "
-    f"confirmed or reversed, but a part goes the other way on a data set, by {LEAST:g} or more on average. A claim "
-    "against a limit is never reversed."
-)
-__all__ = ["CLAIMS", "RULE", "Claim", "claims_table", "judge_claims", "question_of", "whole_texts"]
-
+__all__ = ["CLAIMS", "claims_table", "judge_claims", "question_of", "whole_texts"]
 
 #: A data set and a seed; None: over all seeds.
 Place = tuple[str, int | None]
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One signed number: of a part of a claim (an empty name where it has none), on a data set, with a seed."""
-
-    data: str
-    seed: int | None
-    part: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, what is measured for it, and the effects."""
-
-    text: str
-    measure: str
-    every_effect: tuple[Effect, ...]
-    limit: bool = False  # effects are distances from a limit: below it, a claim is not confirmed, but not reversed
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the paper does not say it: it stands among the claims and is not counted with them."""
-        return self.text.endswith("(ours)")
-
-    @property
-    def effects(self) -> tuple[float, ...]:
-        """One for each data set and seed, the mean over its parts; over all seeds, one for each data set and part."""
-        groups = _group(self.every_effect, lambda x: (x.data, x.part if x.seed is None else x.seed))
-        return tuple(float(np.mean(values)) for values in groups.values())
-
-    @property
-    def verdict(self) -> str:
-        if not self.effects:
-            return "not measured"
-        if not (sign := self._direction()) or (sign < 0 and self.limit):
-            return "not confirmed"
-        if self._parts_against(sign):
-            return "mixed"
-        return "confirmed" if sign > 0 else "reversed"
-
-    def _direction(self) -> int:
-        """1 where the effects agree with the paper, -1 where they say the opposite, 0 where neither."""
-        if len(self.effects) < ENOUGH:
-            return 0
-        values = np.array(self.effects)
-        mean, spread = values.mean(), values.std(ddof=1)
-        return int(np.sign(mean)) if abs(mean) >= LEAST and abs(mean) > spread + 1e-12 else 0
-
-    def _parts_against(self, sign: int) -> dict[tuple[str, str], float]:
-        """Means by part and data set of what goes the other way than the rest."""
-        parts = _group(self.every_effect, lambda x: (x.part, x.data))
-        means = {place: float(np.mean(values)) for place, values in sorted(parts.items())}
-        return {place: mean for place, mean in means.items() if -sign * mean >= LEAST}
-
-    @property
-    def exceptions(self) -> str:
-        """What goes the other way in a claim that is mixed, with its mean: by part, then by data set."""
-        if self.verdict != "mixed":
-            return ""
-        against = self._parts_against(self._direction())
-        texts = (f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in against.items())
-        return f" (the other way: {' · '.join(texts)})"
-
-    @property
-    def means(self) -> str:
-        """Mean effects by data set, each part apart."""
-        parts = _group(self.every_effect, lambda x: (x.data, x.part))
-        texts: dict[str, list[str]] = {}
-        for (data, part), values in parts.items():
-            texts.setdefault(data, []).append(f"{part} {np.mean(values):+.3f}".strip())
-        return "; ".join(f"{data}: {', '.join(own)}" for data, own in texts.items())
-
-    @property
-    def figures(self) -> str:
-        if not self.effects:
-            return "–"
-        values = np.array(self.effects)
-        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
-        return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
-
-
-def _group(effects: Sequence[Effect], key: Callable[[Effect], Any]) -> dict[Any, np.ndarray]:
-    """Values by a key, in the order in which the keys come."""
-    groups: dict[Any, list[float]] = {}
-    for effect in effects:
-        groups.setdefault(key(effect), []).append(effect.value)
-    return {name: np.array(values) for name, values in groups.items()}
-
-
+AHEAD = tuple(ahead_of_deep(what) for what, _ in MEASURES)
+BEST_INJECTED = tuple(both_is_best_injected(what) for what, _ in MEASURES)
 #: (what the paper says, what is measured, how)
 CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     (
@@ -227,7 +121,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
         eu_falls_with_data("equal"),
     ),
     (
-        "– EU, with patience as long in epochs",
+        "– EU, with patience as long in epochs (ours)",
         "the same, one week with a third of the steps",
         eu_falls_with_data("fewer"),
     ),
@@ -300,14 +194,17 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
         (
             f"Loss & kNN is the best score on diverse injections, by {word}",
             f"{word} minus that of the best of loss, kNN, EU, all types together, changed stays only",
-            both_is_best_injected(what),
+            is_best,
         )
-        for what, word in MEASURES
+        for is_best, (_, word) in zip(BEST_INJECTED, MEASURES, strict=True)
     ),
-    (
-        "USTAD is ahead of every deep baseline by more than the spread",
-        "AUROC minus the best deep baseline's, minus the larger standard deviation, per data set and level",
-        ahead_of_deep,
+    *(
+        (
+            f"USTAD is ahead of every deep baseline by more than the spread, by {word}",
+            f"{word} minus the best deep baseline's, minus the larger standard deviation, by level",
+            ahead,
+        )
+        for ahead, (_, word) in zip(AHEAD, MEASURES, strict=True)
     ),
     (
         "– Nov-Online, for which the paper prints no figure (ours)",
@@ -322,19 +219,20 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
 )
 
 
-#: Claims that compare with a limit instead of with another figure, or say "every": one exception is not the opposite.
+#: Claims that compare with a limit or with the best of several: where one fails, its opposite is not shown.
 LIMITED_EFFECTS = (
+    *AHEAD,
+    *BEST_INJECTED,
     best_of_all,
     certain_half_is_right,
     certain_half_by_entropy,
     weak_overall,
-    ahead_of_deep,
     error_rises_with_what_is_kept,
     au_stays,
     trajectories_say_little,
 )
 #: Claims whose effects have the spread over data sets in them already.
-OVER_SEEDS = (ahead_of_deep,)
+OVER_SEEDS = AHEAD
 
 
 #: The questions of the paper, by what the claims about them begin with; what is not named is of Q4.

@@ -41,7 +41,7 @@ WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
 THREE_WAYS = (
     "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
-    "and the one after, since two thirds of the labelled events are shortened neighbours of an inserted visit. Meant "
+    "and the one after, since an inserted visit shortens its neighbours, which are labelled too. Meant "
     "events only: those neighbours are left out. NUMOSIM's visit rate takes the neighbours' maximum as published: its "
     "figures there are those by incident here."
 )
@@ -58,18 +58,20 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
                 rows.append((NAMES[method], str(len(values[2])), *(format_mean(v, 3) for v in values)))
         if rows:
             heads = ("method", "data sets", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
-            title, note = f"Events counted three ways, {data}", THREE_WAYS + _say_wider(select_lines(lines, data=data))
+            title, note = (
+                f"Events counted three ways, {data}",
+                THREE_WAYS + f" {say_wider(select_lines(lines, data=data))}".rstrip(),
+            )
             tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), note))
     return tables
 
 
-def _say_wider(lines: list[Line]) -> str:
+def say_wider(lines: list[Line]) -> str:
     """Which of our presets were counted by more than neighbours, before there was one rule for all."""
     own = [x for x in lines if x["method"] in WHOLE_PRESETS and "incidents" in x["result"]]
     wider = dict.fromkeys(NAMES[x["method"]] for x in own if "rule" not in x["result"]["incidents"])
-    return (
-        f" Older cells, whose events also take the score of their whole incident: {', '.join(wider)}." if wider else ""
-    )
+    names = ", ".join(wider)
+    return f"Older cells, whose events take the score of their whole incident there: {names}." if wider else ""
 
 
 def training_tables(results: Results) -> list[Table]:

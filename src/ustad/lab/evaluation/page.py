@@ -16,7 +16,7 @@ from typing import Any
 from ustad import __version__
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cause_words import cause_paragraphs
-from ustad.lab.evaluation.claims import claims_table, judge_claims, question_of, whole_texts
+from ustad.lab.evaluation.claims import claims_table
 from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
     calibrated_score_tables,
@@ -39,11 +39,11 @@ from ustad.lab.evaluation.fairness_tables import (
     training_tables,
 )
 from ustad.lab.evaluation.figures import draw_all, plan_figures
+from ustad.lab.evaluation.first_screen import first_screen
 from ustad.lab.evaluation.given_settings import refuse_two_budgets, say_budgets, say_given
 from ustad.lab.evaluation.gps_tables import gps_tables
 from ustad.lab.evaluation.page_words import (
     ALSO,
-    CLAIMS_BELOW,
     FROM_GPS,
     GPS,
     HOW_TO_RUN,
@@ -86,7 +86,8 @@ def page_text(results: Results, place: str, figures: str) -> str:
     """The page: verdicts, a table for each question, detection from GPS, and the rest folded. `place` names the result
     files, `figures` is the way from the page to the figures."""
     tables, pictures = every_table(results), plan_figures(results)
-    parts = [GENERATED_LINE.format(place=place), "# Results", *_verdicts(results), OTHER_DATA]
+    parts = [GENERATED_LINE.format(place=place), "# Results", *first_screen(results), _notes(results)]
+    parts += [*_standing(results), OTHER_DATA]
     for name, question in QUESTIONS.items():
         if results[name]:
             parts += _question(name, question, results, (tables, pictures, figures))
@@ -173,27 +174,11 @@ def _fold(summary: str, parts: list[str]) -> list[str]:
     return [f'<details markdown="1"><summary>{summary}</summary>', *parts, "</details>"]
 
 
-def _verdicts(results: Results) -> list[str]:
-    """One screen: where USTAD stands, how many claims of each question hold, and what was not trained to its end."""
-    claims = judge_claims(results)
-    pairs = zip(claims, whole_texts([claim.text for claim in claims]), strict=True)
-    rows, measured_claims = [], [(claim, words) for claim, words in pairs if claim.effects and not claim.is_ours]
-    for number in ("Q1", "Q2", "Q3", "Q4"):
-        own = [
-            (claim.verdict, words + claim.exceptions)
-            for claim, words in measured_claims
-            if question_of(claim.text) == number
-        ]
-        count = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
-        cells = ([words for v, words in own if v == verdict] for verdict in ("mixed", "not confirmed", "reversed"))
-        rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
-    table = (
-        Table("", "", ("", "claims confirmed", "mixed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
-    )
+def _notes(results: Results) -> str:
+    """Which budgets the methods of a data set had where they are several, and that not all was run to its end."""
     budgets = (say_budgets(select_lines(results["detection"], data=data)) for data in sets(results["detection"]))
     incomplete = INCOMPLETE if find_unfinished(results) or missing_methods(results) else ""
-    notes = " ".join(filter(None, (*budgets, incomplete)))
-    return ["## In one screen", table, CLAIMS_BELOW, *_standing(results), notes]
+    return " ".join(filter(None, (*budgets, incomplete)))
 
 
 def _incomplete(results: Results) -> list[str]:
@@ -340,14 +325,15 @@ def _standard_error(positives: int, n: int) -> str:
 
 
 def _standing(results: Results) -> list[str]:
-    """Where USTAD is ahead and where not; what the figures say about the causes is folded."""
+    """Folded: where USTAD is ahead and where not on all data, and what the figures say about the causes."""
     sentences = causes(results)
     reasons = [
         "### What the figures say about the causes",
         *cause_paragraphs(results),
         "\n".join(f"- {line}" for line in sentences),
     ]
-    return [*_section(standing(results), [], ""), *(_fold("Why: what the figures say", reasons) if sentences else [])]
+    tables = _fold("Where USTAD stands, on all data", _section(standing(results), [], ""))
+    return [*tables, *(_fold("Why: what the figures say", reasons) if sentences else [])]
 
 
 def _section(tables: list[Table], pictures: list[tuple[str, str]], figures: str) -> list[str]:

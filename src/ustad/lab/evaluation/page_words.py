@@ -10,9 +10,6 @@ OTHER_DATA = (
     "than the paper's**: directions can be compared, values only roughly. AUPR depends on how many anomalies there "
     "are and cannot be compared between different shares of them."
 )
-CLAIMS_BELOW = (
-    "Each claim of the paper, with its effect, its spread and how it is measured, is folded at the end of the page."
-)
 SMALL = (
     "**This is a small run**: few agents, more of them anomalous than in the paper, small networks, few seeds. It "
     "shows that every experiment works and how its figures look; its verdicts are about this run and say little "

@@ -1,0 +1,136 @@
+"""The verdict on a claim of the paper, out of its effects.
+
+In go signed numbers, each of a part of a claim on a data set; out comes whether they agree with the paper, and which
+parts do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Data with fewer data sets (each with other people) decide nothing.
+ENOUGH = 5
+#: The smallest mean effect that counts: a hundredth, of whatever the effect is measured in.
+LEAST = 0.01
+TOO_FEW = "too few data sets"
+RULE = f"""An effect is positive where it agrees with the paper. There is one for each data set, which has people of its
+own. It is the mean over its parts: features, kinds of injection, levels, methods. Limits such as {LEAST:g} are ours.
+
+- **confirmed**: on all data with at least {ENOUGH} data sets, the mean effect is above the standard deviation of the
+  effects, and at least {LEAST:g}.
+- **reversed**: the same with the other sign. A claim against a limit, or about the best of several, is never reversed.
+- **mixed**: confirmed or reversed as a whole, but a part goes the other way on some data, by {LEAST:g} or more.
+- **not confirmed**: none of these.
+- **{TOO_FEW}**: no data has {ENOUGH} data sets."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One signed number: of a part of a claim (an empty name where it has none), on a data set, with a seed."""
+
+    data: str
+    seed: int | None
+    part: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what is measured for it, and the effects."""
+
+    text: str
+    measure: str
+    every_effect: tuple[Effect, ...]
+    limit: bool = False  # effects are distances from a limit: below it, a claim is not confirmed, but not reversed
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the paper does not say it: it stands among the claims and is not counted with them."""
+        return self.text.endswith("(ours)")
+
+    @property
+    def effects(self) -> tuple[float, ...]:
+        """One for each data set and seed, the mean over its parts; over all seeds, one for each data set and part."""
+        groups = _group(self.every_effect, lambda x: (x.data, x.part if x.seed is None else x.seed))
+        return tuple(float(np.mean(values)) for values in groups.values())
+
+    @property
+    def verdict(self) -> str:
+        if not self.effects:
+            return "not measured"
+        if not (directions := self._directions()):
+            return TOO_FEW
+        if not (sign := _common(directions)) or (sign < 0 and self.limit):
+            return "not confirmed"
+        if self._parts_against(sign):
+            return "mixed"
+        return "confirmed" if sign > 0 else "reversed"
+
+    def _directions(self) -> list[int]:
+        """For all data with enough data sets: 1 where effects agree with the paper, -1 where they say the opposite, 0
+        where neither. Effects over all seeds have the spread in them already."""
+        over_seeds = _group([x for x in self.every_effect if x.seed is None], lambda x: x.data)
+        directions = [_common(np.sign(values).astype(int)) for values in over_seeds.values()]
+        by_set = _group([x for x in self.every_effect if x.seed is not None], lambda x: (x.data, x.seed))
+        by_data: dict[str, list[float]] = {}
+        for (data, _), values in by_set.items():
+            by_data.setdefault(data, []).append(float(np.mean(values)))
+        return directions + [_direction(np.array(v)) for v in by_data.values() if len(v) >= ENOUGH]
+
+    def _parts_against(self, sign: int) -> dict[tuple[str, str], float]:
+        """Means by part and data set of what goes the other way than the rest."""
+        parts = _group(self.every_effect, lambda x: (x.part, x.data))
+        means = {place: float(np.mean(values)) for place, values in sorted(parts.items())}
+        return {place: mean for place, mean in means.items() if -sign * mean >= LEAST}
+
+    @property
+    def exceptions(self) -> str:
+        """In a claim that is mixed, its mean and what goes the other way, each part with its mean on some data."""
+        if self.verdict != "mixed":
+            return ""
+        against, mean = self._parts_against(_common(self._directions())), np.mean(self.effects)
+        texts = (f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in against.items())
+        return f" (on average {mean:+.3f}, but {' · '.join(texts)})"
+
+    @property
+    def means(self) -> str:
+        """Mean effects by data set, each part apart."""
+        parts = _group(self.every_effect, lambda x: (x.data, x.part))
+        texts: dict[str, list[str]] = {}
+        for (data, part), values in parts.items():
+            texts.setdefault(data, []).append(f"{part} {np.mean(values):+.3f}".strip())
+        return "; ".join(f"{data}: {', '.join(own)}" for data, own in texts.items())
+
+    @property
+    def figures(self) -> str:
+        if not self.effects:
+            return "–"
+        values = np.array(self.effects)
+        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+        return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
+
+
+def _direction(values: np.ndarray) -> int:
+    """The sign of the mean where it is beyond the standard deviation and not too small to count; 0 elsewhere."""
+    mean, spread = values.mean(), values.std(ddof=1)
+    return int(np.sign(mean)) if abs(mean) >= LEAST and abs(mean) > spread + 1e-12 else 0
+
+
+def _common(directions: Sequence[int] | np.ndarray) -> int:
+    """The direction that all share; 0 where they differ."""
+    return int(directions[0]) if len(set(directions)) == 1 else 0
+
+
+def _group(effects: Sequence[Effect], key: Callable[[Effect], Any]) -> dict[Any, np.ndarray]:
+    """Values by a key, in the order in which the keys come."""
+    groups: dict[Any, list[float]] = {}
+    for effect in effects:
+        groups.setdefault(key(effect), []).append(effect.value)
+    return {name: np.array(values) for name, values in groups.items()}
+
+
+__all__ = ["ENOUGH", "LEAST", "RULE", "TOO_FEW", "Claim", "Effect"]
