@@ -9,6 +9,7 @@ import ustad
 from ustad.lab.evaluation import result_files
 from ustad.lab.evaluation.code_states import say_older_code
 
+METRICS = "lab/evaluation/detection_metrics.py"
 NAMES = {"ustad-default": "best", "ustad-quick": "quick", "transformer": "Transformer"}
 
 
@@ -25,7 +26,7 @@ def line(method, date, code=None):
         ([line("ustad-quick", "2026-01-02", "b"), line("transformer", "2026-01-01")], ""),
         (
             [line("ustad-quick", "2026-01-03", "b"), line("ustad-default", "2026-01-01", "a")],
-            "Made by earlier code than the others: best (2026-01-01).",
+            "Of our presets, made by earlier code than the others: best (2026-01-01).",
         ),
         (
             [
@@ -33,7 +34,7 @@ def line(method, date, code=None):
                 line("ustad-quick", "2026-01-02"),
                 line("ustad-quick", "2026-01-01", "a"),
             ],
-            "Made by earlier code than the others: quick (2026-01-01 to 2026-01-02).",
+            "Of our presets, made by earlier code than the others: quick (2026-01-01 to 2026-01-02).",
         ),
     ],
 )
@@ -47,9 +48,9 @@ def test_the_code_has_another_name_once_a_file_that_makes_scores_is_another(tmp_
     monkeypatch.setattr(ustad, "__file__", str(place / "__init__.py"))
     name_of = result_files.code.__wrapped__  # each time from the files
     names = [name_of()]
-    for file in ("page/__init__.py", "habits/questions.py", "detector.py"):
+    for file in ("page/__init__.py", "habits/questions.py", "detector.py", "config/sections.py", "ties.py", METRICS):
         with (place / file).open("a") as source:
             source.write("# another line\\n")
         names.append(name_of())
     assert names[0] == names[1]
-    assert len(set(names[1:])) == 3
+    assert len(set(names[1:])) == 6

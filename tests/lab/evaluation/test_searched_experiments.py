@@ -10,6 +10,7 @@ from ustad.config import ConfigError
 from ustad.files import read_json
 from ustad.lab.evaluation.budgets import Budget
 from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
+from ustad.lab.evaluation.fitted_models import PEOPLE_TO_SEARCH
 from ustad.lab.evaluation.result_files import read_lines
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source
@@ -21,16 +22,20 @@ RESULTS = Path(__file__).parents[3] / "results" / "paper"
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Two seeds of a method that is searched and of one that has nothing to search by: (lines, work directory)."""
+    """Two seeds with other people of a method that is searched and of one that has nothing to search by: (lines, work
+    directory)."""
     place = tmp_path_factory.mktemp("searched")
-    cells = plan(["detection"], [TOWN], 2, SEARCHED, methods=["nov-online", "visit-rate"], past=False)
+    cells = plan(["detection"], [TOWN], (1, 2), SEARCHED, methods=["nov-online", "visit-rate"], past=False)
     assert run(cells, place / "results", place / "work", "cpu") == Ran(4, 0)
     return read_lines(place / "results" / "detection.jsonl"), place / "work"
 
 
-def test_the_choice_of_the_first_seed_is_every_seeds_and_stands_in_the_line(finished):
+def test_one_choice_on_people_of_its_own_is_every_seeds_and_stands_in_the_line(finished):
     lines, work = finished
-    (study,) = (read_json(path) for path in work.glob("searches/**/search.json"))
+    (place,) = work.glob("searches/**/search.json")
+    study = read_json(place)
+    assert place.parent.parent.name == TOWN.with_people(PEOPLE_TO_SEARCH).key
+    assert {line["source"]["seed"] for line in lines} == {1, 2}
     best = min(study["trials"], key=lambda trial: trial["loss"])
     assert (study["about"]["method"], study["about"]["seed"], len(study["trials"])) == ("nov-online", 7, 2)
     chosen = [line["settings"] for line in lines if line["method"] == "nov-online"]

@@ -65,7 +65,7 @@ def test_a_setting_has_one_row_from_all_experiments_made_with_it(tmp_path):
     both = rows[1]
     assert (both["seed"], both["budget"], both["epochs"], both["steps"]) == ("101", "large", "40", "12,345")
     assert (both["stopped by"], both["left out"]) == ("patience", "1 %")
-    assert (both["validation loss"], both["fields added up"]) == ("-11.500", "-1.250")
+    assert (both["validation loss"], both["without λ"]) == ("-11.500", "-1.250")
     assert (both["MAE x, km"], both["MAE duration, min"], both["kind of place, % right"]) == ("2.00", "2.00", "70.0")
     assert [both[f"{level} {what}"] for level in ("events", "agents") for what in ("AUROC", "AUPR")] == [
         "0.800", "0.100", "0.900", "0.200",

@@ -93,8 +93,8 @@ class Ustad(Baseline):
         events = pa.concat_tables([train, validation], promote_options="default")
         self.detector.fit(TwoPeriods(events, self.schema, meta={"boundary": boundary}))
         facts = self.detector.facts
-        # By the losses without λ: with it, a larger λ would make the same predictions look worse.
-        self.validation_loss = float(sum(facts["validation_fields"].values()))
+        # Without λ: with it, a larger λ would make the same predictions look worse.
+        self.validation_loss = facts["validation_unweighed"]
         self.training = describe_facts(facts, self.targets_an_epoch() * train.num_rows)
 
     def score(self, events: Any, context: Any = None) -> Scores:

@@ -86,6 +86,7 @@ def describe_facts(facts: dict[str, Any], targets: float | None = None) -> dict[
         "stopped": facts["stopped"],
         "converged": facts["stopped"] == "patience",
         "fields": facts.get("validation_fields", {}),
+        **({"unweighed": facts["validation_unweighed"]} if "validation_unweighed" in facts else {}),
         **({"left_out": facts["validation_left_out"]} if "validation_left_out" in facts else {}),
     }
 

@@ -22,23 +22,32 @@ def choose_settings(lines: Iterable[Line]) -> dict[str, Changes]:
     """By method, the change with the lowest validation loss; trials of two data sets do not compare."""
     best: dict[str, tuple[float, Changes]] = {}
     data: set[tuple[str, int]] = set()
+    rules: set[bool] = set()
     for line in lines:
         if not line.get("training"):
             continue
         data.add((line["data"], line["seed"]))
+        if line["training"].get("fields"):
+            rules.add("unweighed" in line["training"])
         loss, method = validation_loss(line), class_name(line.get("method", USTAD))
         if method not in best or loss < best[method][0]:
             best[method] = (loss, tuple(sorted(line["budget"].get("changes", {}).items())))
     if len(data) > 1:
         raise ConfigError(f"--chosen: the trials are of {len(data)} data sets; give a directory with those of one")
+    if len(rules) > 1:
+        raise ConfigError(
+            "--chosen: some of the trials have losses of all events, others leave the largest out, and the two do not "
+            "compare; run the older ones again"
+        )
     return {method: changes for method, (_, changes) in best.items()}
 
 
 def validation_loss(line: Line) -> float:
-    """Of a training; where fields are weighed, all of them added up without their weights, so that two λ compare."""
+    """Of a training; where fields are weighed, the mean without their weights, so that two λ compare. Older lines have
+    the means of each field alone, of all events."""
     training: dict[str, Any] = line["training"]
     fields = training.get("fields", {})
-    return float(sum(fields.values()) if fields else training["best_loss"])
+    return float(training.get("unweighed", sum(fields.values()) if fields else training["best_loss"]))
 
 
 def chosen_for(method: str, choices: dict[str, Changes]) -> Changes:

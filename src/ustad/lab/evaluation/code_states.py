@@ -26,4 +26,4 @@ def say_older_code(lines: list[Line], names: dict[str, str]) -> str:
         if line["versions"].get("code") != latest:
             older.setdefault(line["method"], set()).add(str(line.get("date", "")))
     words = (f"{names[m]} ({' to '.join(sorted({min(days), max(days)}))})" for m, days in older.items())
-    return f"Made by earlier code than the others: {', '.join(words)}." if older else ""
+    return f"Of our presets, made by earlier code than the others: {', '.join(words)}." if older else ""

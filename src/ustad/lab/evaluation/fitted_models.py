@@ -38,6 +38,8 @@ from ustad.scoring.calibration import Parts
 from ustad.trip_features import TripFeatures
 
 FIRST_SEED = 7
+#: Simulated people that settings are searched on; no figure is reported of them.
+PEOPLE_TO_SEARCH = 101
 #: The paper's two names for the same network: trained once.
 SAME = {"ustad-none": "dual-tr", "ustad-none-trips": "dual-tr-trips"}
 USTAD = "ustad-plain"
@@ -229,25 +231,36 @@ class FittedModels:
     def settings(self, method: str) -> dict[str, Any]:
         """A method's settings: the budget's and, with a search, those of the lowest validation loss.
 
-        The search is made with the first seed, whatever the seed here, and kept on disk: one choice for all seeds.
+        The search is made with the first seed and on people of its own where they are simulated, whatever the seed and
+        the people here. It is kept on disk: one choice for all seeds.
         """
         method, known_as = SAME.get(method, method), class_name(method)
         settings = self.budget.settings(known_as)
         if not self.budget.search or not has_loss(known_as):
             return settings
         if method not in self._chosen:
-            place = self.work / "searches" / self.source.key / f"{method}-{self.budget.key}"
+            searched = self._models_to_search()
+            place = self.work / "searches" / searched.source.key / f"{method}-{self.budget.key}"
             changes: dict[str, Any] = {
                 "trials": self.budget.search,
                 "seed": FIRST_SEED,
                 "device": self.device,
                 "directory": place,
             }
-            train, validation = self.period("train", method), self.period("validation", method)
+            train, validation = searched.period("train", method), searched.period("validation", method)
             with self._record_time(f"{method}-search"):
-                choice = search(known_as, train, validation, self.data_of(method).schema, **changes, **settings)
+                choice = search(known_as, train, validation, searched.data_of(method).schema, **changes, **settings)
             self._chosen[method] = choice.settings
         return {**settings, **self._chosen[method]}
+
+    def _models_to_search(self) -> FittedModels:
+        """Those of the people that settings are searched on: simulated ones of their own, or else the data here."""
+        source = self.source.with_people(PEOPLE_TO_SEARCH)
+        return (
+            self
+            if source == self.source
+            else FittedModels(source, FIRST_SEED, self.budget, self.work, device=self.device)
+        )
 
     @contextmanager
     def _record_time(self, model: str) -> Iterator[None]:

@@ -67,16 +67,23 @@ def plain_json(value: Any) -> Any:
     return value
 
 
-#: What may change a score: everything but what shows scores and what writes these files.
-_SCORING = ("detector.py", "judges.py", "periods.py", "paper_fitting.py", "trip_features.py", "distribution.py")
-_ROOMS = ("mobility", "simulate", "events", "habits", "network", "own_values", "scoring", "lab/baselines")
+#: What may change a figure: everything but what shows scores, serves them, and writes these files.
+_FIGURES = (
+    "ablated_scores.py", "case_studies.py", "cells.py", "detection_metrics.py", "fitted_models.py", "gps.py",
+    "recordings.py", "sources.py", "stay_matching.py",
+)  # fmt: skip
+_ROOMS = (
+    "config", "mobility", "simulate", "events", "habits", "network", "own_values", "scoring", "lab/baselines",
+    "lab/red_team",
+)  # fmt: skip
 
 
 @cache
 def code() -> str:
-    """A short name of the code that makes scores, so that figures of two states of it can be told apart."""
+    """A short name of the code that makes figures, so that those of two states of it can be told apart."""
     root = Path(ustad.__file__).parent
-    files = [root / name for name in _SCORING] + [file for room in _ROOMS for file in (root / room).rglob("*.py")]
+    files = [*root.glob("*.py"), *(root / "lab" / "evaluation" / name for name in _FIGURES)]
+    files += [file for room in _ROOMS for file in (root / room).rglob("*.py")]
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())

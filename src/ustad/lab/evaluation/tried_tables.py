@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.result_tables import LEVELS, NAMES, TERMS, Line, Table, plain
 from ustad.lab.evaluation.stopping import say_stopped, sum_stages
 
 NOTE = (
     "Development seeds; nothing here is a result. Validation loss: the mean by which training stops, λ in it; left "
-    "out: the share of the largest losses that this mean does without. Fields added up: validation losses of all "
-    "events, without λ, so that one λ compares with another."
+    "out: the share of the largest losses that this mean does without. Without λ: so that one λ compares with "
+    "another."
+)
+OLDER_SUMS = (
+    " In older lines that loss is of all events, and the largest decide much of it: small differences mean little."
 )
 AS_IT_IS = "as it is"
 _HEADS = (
     "data", "seed", "method", "budget", "setting", "epochs", "steps", "stopped by", "left out", "validation loss",
-    "fields added up", "MAE x, km", "MAE y, km", "MAE start, min", "MAE duration, min", "kind of place, % right",
+    "without λ", "MAE x, km", "MAE y, km", "MAE start, min", "MAE duration, min", "kind of place, % right",
     "events AUROC", "events AUPR", "agents AUROC", "agents AUPR",
 )  # fmt: skip
 
@@ -30,7 +34,8 @@ def tried_tables(lines: list[Line]) -> list[Table]:
         groups.setdefault(_describe(line), []).append(line)
     rows = tuple((*names, *_training(own), *_errors(own), *_areas(own)) for names, own in groups.items())
     title = "Settings tried on development seeds"
-    return [Table("tried", title, _HEADS, rows, NOTE)] if rows else []
+    older = [x for x in lines if x.get("training", {}).get("fields") and "unweighed" not in x["training"]]
+    return [Table("tried", title, _HEADS, rows, NOTE + (OLDER_SUMS if older else ""))] if rows else []
 
 
 def _describe(line: Line) -> tuple[str, ...]:
@@ -49,14 +54,13 @@ def _training(lines: list[Line]) -> tuple[str, ...]:
     if not with_training:
         return ("–",) * 6
     training = sum_stages(with_training[0]["training"])
-    fields = training.get("fields", {})
     return (
         str(training["epochs"]),
         f"{training['steps']:,}",
         say_stopped(with_training[0]["training"]),
         f"{100 * training.get('left_out', 0.0):g} %",
         plain(training["best_loss"]),
-        plain(sum(fields.values()) if fields else None),
+        plain(validation_loss(with_training[0])) if training.get("fields") else "–",
     )
 
 
