@@ -36,6 +36,7 @@ from ustad.habits.history import Habits
 from ustad.judges import learn_from
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.lab.evaluation.sources import POL_ATL_ZONE
 from ustad.lessons import calibrating
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
@@ -101,7 +102,7 @@ def periods(data: Path, way: str, extraction: ExtractionConfig = EXTRACTION) -> 
 
 def stays(path: Path, pois: pa.Table | None, extraction: ExtractionConfig) -> pa.Table:
     """The stays of one file. Own places that extraction names by itself are numbered anew in each file: dropped."""
-    found = extract_tables(pq.read_table(path), extraction, pois, timezone="UTC").events
+    found = extract_tables(pq.read_table(path), extraction, pois, timezone=POL_ATL_ZONE, times="local").events
     return found if pois is not None else found.drop_columns(["poi_id", "poi_category"])
 
 

@@ -16,7 +16,7 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.lab.evaluation import experiments
 from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
-from ustad.lab.evaluation.sources import open_source
+from ustad.lab.evaluation.sources import POL_ATL_ZONE, open_source, read_pol_atl
 from ustad.lab.red_team import inject
 from ustad.tables import DataError
 
@@ -138,6 +138,18 @@ def test_urban_anomalies_are_read_as_stays_with_labels_of_people(tmp_path):
     assert data.agent_labels.select(["agent_id", "kind"]).to_pylist() == [{"agent_id": 1, "kind": "Work"}]
     assert data.meta["exclude_agents"] == [2]  # a change that shows in nothing counts neither way
     assert data.meta["split"]["test_first"] == "2024-02-12"
+
+
+def test_times_of_urban_anomalies_count_the_wall_clock_of_the_town(tmp_path):
+    data = read_pol_atl(urban(tmp_path / "files"))
+    pub = data.events.filter(pc.equal(data.events["poi_category"], "Pub"))
+    assert set(pc.hour(pc.local_timestamp(pub["started_at"].cast(pa.timestamp("us", POL_ATL_ZONE)))).to_pylist()) == {9}
+    assert set(data.events["timezone"].to_pylist()) == {POL_ATL_ZONE}
+    days = data.split(SplitConfig())
+    of_tests = pc.greater_equal(
+        data.events["started_at"], pa.scalar(datetime(2024, 2, 12, 5), pa.timestamp("us", "UTC"))
+    )
+    assert np.array_equal(data.days() >= days.test_first, of_tests.to_numpy())
 
 
 def test_a_missing_file_of_urban_anomalies_is_named(tmp_path):

@@ -30,6 +30,7 @@ from ustad.tables import DataError
 MOST_WITH_PATHS = 10_000
 #: Type of changed agent that shows no effect in the data: neither positive nor negative.
 POL_ATL_INVISIBLE = "Interest"
+POL_ATL_ZONE = "America/New_York"
 _POL_ATL_GPS = ("pol_atl_gps_train.parquet", "pol_atl_gps_test.parquet")
 
 
@@ -113,9 +114,12 @@ def _short_hash(path: str) -> str:
 
 
 def read_pol_atl(directory: Path) -> Dataset:
-    """Urban Patterns of Life, Atlanta: stays from its fixes, kinds of place from its check-ins, agent labels."""
+    """Urban Patterns of Life, Atlanta: stays from its fixes, kinds of place from its check-ins, agent labels.
+
+    Its times are seconds of the local wall clock.
+    """
     fixes = pa.concat_tables([pq.read_table(directory / name) for name in _POL_ATL_GPS])
-    data = extract_tables(fixes, pois=_venues(directory), timezone="UTC")
+    data = extract_tables(fixes, pois=_venues(directory), timezone=POL_ATL_ZONE, times="local")
     first = pq.read_table(directory / _POL_ATL_GPS[1], columns=["t"])["t"]
     day = np.datetime64(int(pc.min(first).as_py()) // 86_400, "D")
     labels = pa_csv.read_csv(directory / "pol_atl_labels.csv")
