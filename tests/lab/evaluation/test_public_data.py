@@ -16,7 +16,8 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.lab.evaluation import experiments
 from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
-from ustad.lab.evaluation.sources import POL_ATL_ZONE, open_source, read_pol_atl
+from ustad.lab.evaluation.result_files import read_lines
+from ustad.lab.evaluation.sources import POL_ATL_ZONE, at_path, open_source, read_pol_atl
 from ustad.lab.red_team import inject
 from ustad.tables import DataError
 
@@ -92,6 +93,30 @@ def test_numosim_without_labels_is_refused(tmp_path):
     labelled.unlink()
     with pytest.raises(DataError, match="no anomalies are labelled"):
         BENCHMARKS["numosim"].prepare(place, tmp_path / "keep", None, 7)
+
+
+def test_other_files_under_one_name_are_other_data_with_models_of_their_own(tmp_path, capsys):
+    place = numosim(tmp_path / "la")
+    few, more = (BENCHMARKS["numosim"].prepare(place, tmp_path / "keep", n, 7) for n in (2, 4))
+    assert few.key != more.key
+    assert BENCHMARKS["numosim"].prepare(place, tmp_path / "elsewhere", 4, 7).key == more.key
+    (tmp_path / "mine").mkdir()
+    for text in ("one", "two"):
+        (tmp_path / "mine" / "stays.csv").write_text(text)
+        assert at_path("mine", tmp_path / "mine").key not in (few.key, more.key)
+    first = at_path("mine", tmp_path / "mine").key
+    (tmp_path / "mine" / "stays.csv").write_text("one")
+    assert at_path("mine", tmp_path / "mine").key != first
+    options = ("--methods", "visit-rate,nov-online", "--size", "tiny")
+    for agents in (2, 4, 2):
+        assert benchmark(capsys, tmp_path, "numosim", place, "--agents", agents, *options)[0] == 0
+    lines = read_lines(tmp_path / "results" / "detection.jsonl")
+    assert [line["result"]["agents"]["n"] for line in lines] == [2, 2, 4, 4]  # and nothing twice
+
+
+def test_geolife_without_its_directory_is_refused(tmp_path):
+    with pytest.raises(DataError, match="there is no such directory"):
+        BENCHMARKS["geolife"].prepare(tmp_path / "absent", tmp_path / "keep", None, 7)
 
 
 def test_geolife_is_eight_weeks_of_stays_that_can_be_injected_into(tmp_path):

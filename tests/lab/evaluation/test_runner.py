@@ -75,6 +75,17 @@ def test_a_cell_that_was_cut_is_run_again_when_asked_and_the_later_line_counts(t
     assert told == {"random": "patience", "visit-rate": "patience", "distance": "epochs"}
 
 
+@pytest.mark.parametrize("method", ["nov-online", "ustad-default"])
+def test_a_network_that_was_cut_is_trained_anew_when_asked_with_the_same_work(tmp_path, method):
+    cells = plan(["detection"], [TOWN], 1, TINY, methods=[method], past=False)
+    places = tmp_path / "results", tmp_path / "work", "cpu"
+    run(cells, *places, fit_minutes=1e-5)
+    run(cells, *places, cut_again=True)
+    stopped = [line["training"]["stopped"] for line in read_lines(tmp_path / "results" / "detection.jsonl")]
+    assert stopped == ["time", "epochs"]
+    assert run(cells, *places, cut_again=True).n_done == 0
+
+
 def test_weeks_that_claims_compare_can_be_asked_for_without_those_between():
     def weeks(*methods):
         return {

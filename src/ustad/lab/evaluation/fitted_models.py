@@ -30,6 +30,7 @@ from ustad.lab.baselines.search import has_loss, search
 from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.budgets import Budget
 from ustad.lab.evaluation.sources import Source, open_source
+from ustad.lab.evaluation.stopping import was_cut
 from ustad.network.inference.paper_network import sample_queries, scored_terms
 from ustad.network.inference.term_columns import Columns, term_columns
 from ustad.schema import mobility_schema
@@ -108,9 +109,11 @@ class FittedModels:
         device: str = "auto",
         fit_minutes: float = 0.0,
         acceleration: str = "auto",
+        cut_again: bool = False,
     ) -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
         self.acceleration = acceleration  # `training.acceleration` of every network
+        self.cut_again = cut_again  # whether a stored network that the clock cut is trained anew
         self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
         self._measurements: dict[tuple[str, str], Measurement] = {}
         self._preset_scores: dict[str, Scores] = {}
@@ -209,8 +212,9 @@ class FittedModels:
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
             model = load(place, self.device)
-            self.training[f"{method}{part}"] = model.training
-            return model
+            if not self._is_to_train_again(f"{method}{part}", model.training):
+                self.training[f"{method}{part}"] = model.training
+                return model
         settings = self.settings(method)
         if has_loss(class_name(method)):
             settings |= {"acceleration": self.acceleration}
@@ -262,6 +266,10 @@ class FittedModels:
             else FittedModels(source, FIRST_SEED, self.budget, self.work, device=self.device)
         )
 
+    def _is_to_train_again(self, model: str, training: dict[str, Any]) -> bool:
+        """Whether a stored network was cut, and cut ones are wanted again: once, if it is not of this run."""
+        return self.cut_again and model not in self.training and was_cut(training)
+
     @contextmanager
     def _record_time(self, model: str) -> Iterator[None]:
         began = time.perf_counter()
@@ -290,8 +298,9 @@ class FittedModels:
         if config.model.network != "none" and self.fit_minutes:
             config = config.replace({"training.max_minutes": self.fit_minutes})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
-        if place.exists():
-            detector = Detector.load(place, self.device)
+        stored = Detector.load(place, self.device) if place.exists() else None
+        if stored is not None and not self._is_to_train_again(f"preset-{preset}", describe_facts(stored.facts)):
+            detector = stored
         else:
             with self._record_time(f"ustad-{preset}"):
                 detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)

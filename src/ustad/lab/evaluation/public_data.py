@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.lab.evaluation.experiments import find_methods
-from ustad.lab.evaluation.sources import Source, parse_source
+from ustad.lab.evaluation.sources import Source, at_path, name_content, parse_source
 from ustad.mobility.extraction import extract
 from ustad.mobility.readers import open_data
 from ustad.tables import DataError, agent_codes
@@ -47,7 +47,7 @@ def prepare_numosim(directory: Path, keep: Path, agents: int | None, seed: int) 
         data = data.only(choose_agents(data, agents, seed))
     place = keep / f"numosim-{agents or 'all'}-{seed}"
     save_directory(replace(data, meta={**data.meta, "name": "numosim"}), place)
-    return Source("numosim", str(place))
+    return at_path("numosim", place)
 
 
 def choose_agents(data: Dataset, agents: int, seed: int) -> list[object]:
@@ -78,7 +78,9 @@ def prepare_urban(directory: Path, keep: Path, agents: int | None, seed: int) ->
 
 def prepare_geolife(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
     """GeoLife's tracks as stays, of the eight weeks that most people recorded; the injections come later."""
-    place, cut = keep / "geolife-stays", keep / "geolife"
+    if not directory.exists():
+        raise DataError(f"{directory}: there is no such directory; give the one that holds GeoLife's people")
+    place, cut = keep / f"geolife-stays-{name_content(directory)}", keep / "geolife"
     if not (place / "meta.json").exists():
         extract([directory], place, timezone="Asia/Shanghai", on_error="skip")
     data = load_directory(place)
@@ -86,7 +88,7 @@ def prepare_geolife(directory: Path, keep: Path, agents: int | None, seed: int) 
     events = data.between(first, first + SPAN - 1)
     part = replace(data.only(pc.unique(events["agent_id"]).to_pylist()), events=events)
     save_directory(replace(part, meta={**data.meta, "name": "geolife"}), cut)
-    return Source("geolife", str(cut))
+    return at_path("geolife", cut)
 
 
 def busiest_days(data: Dataset, span: int) -> int:

@@ -26,7 +26,7 @@ from ustad.lab.evaluation.experiments import EXPERIMENTS, Cell, run_cell
 from ustad.lab.evaluation.fitted_models import DEFAULT, FittedModels
 from ustad.lab.evaluation.result_files import Line, append_line, read_lines
 from ustad.lab.evaluation.sources import Source, open_source
-from ustad.lab.evaluation.stopping import list_stages
+from ustad.lab.evaluation.stopping import was_cut
 from ustad.progress import say, track
 from ustad.tables import DataError
 
@@ -46,7 +46,10 @@ class Ran:
 
 @dataclass(frozen=True)
 class Place:
-    """Where and until when (seconds since 1970) a job is run; `begin_until`: and the latest that one is begun."""
+    """Where and until when (seconds since 1970) a job is run; `begin_until`: and the latest that one is begun.
+
+    With `cut_again`, networks that an earlier run cut are trained anew.
+    """
 
     work: Path
     device: str
@@ -54,6 +57,7 @@ class Place:
     fit_minutes: float = 0.0
     begin_until: float = float("inf")
     acceleration: str = "auto"
+    cut_again: bool = False
 
     def may_begin(self) -> bool:
         """Whether it is not too late to begin with a further model."""
@@ -97,7 +101,7 @@ def run(
     count = sum(map(len, jobs.values()))
     in_turn = sorted(jobs.values(), key=_turn)
     say(f"{count} of {len(cells)} cells to run")
-    place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes), acceleration)
+    place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes), acceleration, cut_again)
     n_finished, failures = 0, []
     with track("experiments", count) as advance:
         for line in _lines(in_turn, place, workers):
@@ -119,7 +123,7 @@ def run(
 
 def is_cut(line: Line) -> bool:
     """Whether the network behind a line was stopped by the clock, in any of its trainings."""
-    return "training" in line and any(stage["stopped"] == "time" for stage in list_stages(line["training"]))
+    return was_cut(line.get("training", {}))
 
 
 def _after(minutes: float | None) -> float:
@@ -215,8 +219,9 @@ class _Bench:
     def _models(self, cell: Cell) -> FittedModels:
         key = (cell.source, cell.seed, cell.budget)
         if self.models is None or (self.models.source, self.models.seed, self.models.budget) != key:
+            place = self.place
             self.models = FittedModels(
-                *key, self.place.work, device=self.place.device, acceleration=self.place.acceleration
+                *key, place.work, device=place.device, acceleration=place.acceleration, cut_again=place.cut_again
             )
         return self.models
 

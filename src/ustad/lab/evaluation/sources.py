@@ -36,7 +36,7 @@ _POL_ATL_GPS = ("pol_atl_gps_train.parquet", "pol_atl_gps_test.parquet")
 
 @dataclass(frozen=True)
 class Source:
-    """One data set: a preset to simulate (with its size and seed) or a path."""
+    """One data set: a preset to simulate (with its size and seed), or a path with the files of that `content`."""
 
     name: str
     path: str | None = None
@@ -45,6 +45,7 @@ class Source:
     days: int | None = None
     anomalous_share: float | None = None
     phone: str | None = None  # stays are extracted from what such a phone records of the simulated people
+    content: str | None = None  # a short name of what the files at the path hold
 
     @property
     def label(self) -> str:
@@ -54,8 +55,8 @@ class Source:
     @property
     def key(self) -> str:
         """A file name for what is made from it."""
-        content = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
-        return "-".join(str(value) for value in content if value is not None)
+        parts = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone, self.content]
+        return "-".join(str(value) for value in parts if value is not None)
 
     def with_people(self, seed: int) -> Source:
         """The same with other people, where they are simulated."""
@@ -73,20 +74,36 @@ def parse_source(text: str, agents: int | None, seed: int, days: int | None, *, 
         place = Path(path)
         if name == "pol_atl" and not all((place / file).exists() for file in _POL_ATL_GPS):
             return None
-        return Source(name, str(_existing(place)))
+        return at_path(name, place, "pol_atl_*" if name == "pol_atl" else "*")
     preset, _, size = text.partition(":")
     if preset in PRESETS:
         if size and not size.isdigit():
             raise DataError(f"--data {text}: after the colon stands the number of agents")
         return Source(preset, None, int(size) if size else agents or PRESETS[preset].agents, seed, days, share)
-    return Source(Path(text).name, str(_existing(Path(text))))
+    return at_path(Path(text).name, Path(text))
+
+
+def at_path(name: str, path: Path, pattern: str = "*") -> Source:
+    """The data at a path. Two directories of one name, or one with other files in it, are other data."""
+    return Source(name, str(_existing(path)), content=name_content(path, pattern))
+
+
+def name_content(path: Path, pattern: str = "*") -> str:
+    """A short name of what the files at a path (those of a pattern) hold, whatever the place is called."""
+    files = [path] if path.is_file() else sorted(file for file in path.rglob(pattern) if file.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(path).as_posix()} {file.stat().st_size}\n".encode())
+        with file.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:8]
 
 
 def open_source(source: Source, keep: Path) -> Dataset:
     """The data set; what is simulated or extracted is made once and kept under `keep`."""
     if source.path is not None and source.name != "pol_atl":
         return open_data(Path(source.path))
-    place = keep / (source.key if source.path is None else f"pol_atl-{_short_hash(source.path)}")
+    place = keep / source.key
     if not (place / "meta.json").exists():
         # Each process makes its own and the first to end is kept, so that runs may share a directory.
         keep.mkdir(parents=True, exist_ok=True)
@@ -107,10 +124,6 @@ def _make(source: Source, place: Path) -> None:
         simulate(source.name, out=place, paths=source.agents is None or source.agents <= MOST_WITH_PATHS, **people)
     else:
         record_people(source.name, place, source.phone, **people)
-
-
-def _short_hash(path: str) -> str:
-    return hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:8]
 
 
 def read_pol_atl(directory: Path) -> Dataset:

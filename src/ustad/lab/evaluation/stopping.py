@@ -38,6 +38,11 @@ def sum_stages(training: dict[str, Any]) -> dict[str, Any]:
     return {**training, **sums, "converged": all(stage["converged"] for stage in stages)}
 
 
+def was_cut(training: dict[str, Any]) -> bool:
+    """Whether the clock ended a training, in any of its stages."""
+    return any(stage["stopped"] == "time" for stage in list_stages(training)) if training else False
+
+
 def has_ended(line: Line) -> bool:
     """Whether a network stopped by itself: its validation loss stood still, in every stage, or its own schedule came
     to its end."""
