@@ -18,10 +18,11 @@ from ustad.lab.baselines.fitting import drawn_by
 
 @dataclass(frozen=True)
 class WindowItems:
-    """Windows of one period on a device; an item is a window."""
+    """Windows of one period on a device; an item is a window. Its loss is of the events from `first` on."""
 
     tensors: EventTensors
     start: Tensor  # int64 [W]
+    first: Tensor  # int64 [W]
     stop: Tensor  # int64 [W]
 
     def __len__(self) -> int:
@@ -36,17 +37,23 @@ class WindowItems:
         """Some windows, padded to a length that none of them exceeds."""
         return self.tensors.batch(self.start[index], self.stop[index], length)
 
+    def asked(self, index: Tensor, batch: Batch) -> Tensor:
+        """Which events of those windows the loss is of: bool [B, L]."""
+        return (batch.position >= (self.first - self.start)[index][:, None]) & ~batch.padding
+
 
 def window_items(
     encoder: Encoder, train: pa.Table, validation: pa.Table, window: WindowConfig, *, device: torch.device
 ) -> tuple[WindowItems, WindowItems]:
-    """Training windows, and validation windows that look back into training."""
+    """Training windows, and validation windows that look back into training; their loss is of their own day alone, so
+    that it is of every validation event once and of no training event."""
     arrays = encoder.encode(train)
     both = encoder.encode(pa.concat_tables([train, validation], promote_options="default"))
     first = int(event_days(validation, encoder.schema).min())
+    learned, held_out = make_windows(arrays, window), make_windows(both, window, first_day=first)
     return (
-        _items(EventTensors(arrays, device), make_windows(arrays, window)),
-        _items(EventTensors(both, device), make_windows(both, window, first_day=first)),
+        _items(EventTensors(arrays, device), learned, learned.start),
+        _items(EventTensors(both, device), held_out, held_out.target),
     )
 
 
@@ -56,6 +63,6 @@ def random_masks(padding: Tensor, ratio: float, noise: torch.Generator | None) -
     return (chance < ratio) | ((chance == chance.amin(dim=1, keepdim=True)) & ~padding)
 
 
-def _items(tensors: EventTensors, windows: Windows) -> WindowItems:
-    start, stop = (torch.from_numpy(np.ascontiguousarray(a)).to(tensors.device) for a in (windows.start, windows.stop))
-    return WindowItems(tensors, start, stop)
+def _items(tensors: EventTensors, windows: Windows, first: np.ndarray) -> WindowItems:
+    edges = (windows.start, first, windows.stop)
+    return WindowItems(tensors, *(torch.from_numpy(np.ascontiguousarray(a)).to(tensors.device) for a in edges))
