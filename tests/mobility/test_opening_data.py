@@ -206,9 +206,9 @@ def test_a_numosim_directory_opens_as_published(tmp_path, naive):
     assert set(data.events["timezone"].to_pylist()) == {"America/Los_Angeles"}
     assert data.meta["split"] == {"test_first": "2024-01-04"}
     assert data.split(SplitConfig()).describe().startswith("train 2024-01-01 … 2024-01-02")
-    labels = {r["stay_id"]: (r["anomaly"], r["kind"]) for r in data.labels.to_pylist()}
+    labels = {r["stay_id"]: (r["anomaly"], r["kind"], r["role"]) for r in data.labels.to_pylist()}
     in_order = [labels.get(i) for i in data.events["stay_id"].to_pylist()]
-    assert in_order == [None, None, (True, "inserted stay"), None, (False, None)]
+    assert in_order == [None, None, (True, "inserted stay", "inserted"), None, (False, None, None)]
     assert data.agent_labels.to_pylist() == [{"agent_id": 1, "anomaly": True}, {"agent_id": 2, "anomaly": False}]
 
 

@@ -26,6 +26,8 @@ TRAIN, TEST, TRUTH = "stay_points_train.parquet", "stay_points_test_anomalous.pa
 POIS = "poi.parquet"
 HOME_ZONE = "America/Los_Angeles"  # of the published data, where nothing else says it
 KINDS = {0: None, 1: "modified stay", 2: "inserted stay"}
+#: What a stay was in an incident: others give way to the one that is put in.
+ROLES = {"modified stay": "neighbour", "inserted stay": "inserted"}
 
 
 def is_numosim(path: Path) -> bool:
@@ -132,7 +134,8 @@ def _labels(stays: pa.Table) -> tuple[pa.Table | None, pa.Table | None]:
     test = stays.filter(stays["in_test"])
     if test.num_rows == 0:
         return None, None
-    labels = test.select(["stay_id", "anomaly", "kind"])
+    roles = pa.array([*ROLES.values()]).take(pc.index_in(test["kind"], pa.array([*ROLES])).combine_chunks())
+    labels = test.select(["stay_id", "anomaly", "kind"]).append_column("role", roles)
     codes, agents = agent_codes(test["agent_id"])
     anomalous = np.zeros(len(agents), bool)
     np.logical_or.at(anomalous, codes, test["anomaly"].to_numpy(zero_copy_only=False))

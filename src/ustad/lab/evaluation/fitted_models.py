@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset
@@ -31,6 +30,7 @@ from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.budgets import Budget
 from ustad.lab.evaluation.sources import Source, open_source
 from ustad.lab.evaluation.stopping import was_cut
+from ustad.lab.red_team.agent_labels import anomalous_agents
 from ustad.network.inference.paper_network import sample_queries, scored_terms
 from ustad.network.inference.term_columns import Columns, term_columns
 from ustad.schema import mobility_schema
@@ -193,12 +193,8 @@ class FittedModels:
 
     @cached_property
     def labelled_agents(self) -> list[Any]:
-        """Agents that a label speaks of, with those that count neither way."""
-        tables = [
-            t for t in (self.data.labels, self.data.agent_labels) if t is not None and "agent_id" in t.schema.names
-        ]
-        agents = [a for t in tables for a in pc.unique(t["agent_id"]).to_pylist()]
-        return list(dict.fromkeys([*agents, *self.data.meta.get("exclude_agents", [])]))
+        """Agents that a label calls anomalous, with those that count neither way."""
+        return list(dict.fromkeys([*anomalous_agents(self.data), *self.data.meta.get("exclude_agents", [])]))
 
     # ----------------------------------------------------------------------------------------- models
     def fit_model(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ConfigError
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.lab.evaluation.experiments import find_methods
 from ustad.lab.evaluation.sources import Source, at_path, name_content, parse_source
+from ustad.lab.red_team.agent_labels import anomalous_agents
 from ustad.mobility.extraction import extract
 from ustad.mobility.readers import open_data
 from ustad.tables import DataError, agent_codes
@@ -53,19 +53,10 @@ def prepare_numosim(directory: Path, keep: Path, agents: int | None, seed: int) 
 def choose_agents(data: Dataset, agents: int, seed: int) -> list[object]:
     """The labelled agents, and as many others as make up the number."""
     everybody = pc.unique(data.events["agent_id"]).to_pylist()
-    labels = data.labels
-    labelled_agents = set() if labels is None else set(_labelled_agents(data, labels))
+    labelled_agents = set(anomalous_agents(data))
     others = [agent for agent in everybody if agent not in labelled_agents]
     order = np.random.default_rng(seed).permutation(len(others))[: max(0, agents - len(labelled_agents))]
     return [*(agent for agent in everybody if agent in labelled_agents), *(others[i] for i in order)]
-
-
-def _labelled_agents(data: Dataset, labels: pa.Table) -> list[object]:
-    labels = labels.filter(labels["anomaly"])
-    if "agent_id" in labels.column_names:
-        return pc.unique(labels["agent_id"]).to_pylist()
-    rows = pc.is_in(data.events["stay_id"], labels["stay_id"].combine_chunks())
-    return pc.unique(data.events.filter(rows)["agent_id"]).to_pylist()
 
 
 def prepare_urban(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:

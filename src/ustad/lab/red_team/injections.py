@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
+from ustad.lab.red_team.agent_labels import are_anomalous, with_agent_labels
 from ustad.lab.red_team.stay_ledger import MINUTE, Ledger, open_ledger
 from ustad.simulate.chance import generator
 from ustad.tables import DataError, agent_codes
@@ -56,11 +57,9 @@ def inject(
 def _choose(
     data: Dataset, ledger: Ledger, share: float, kinds: tuple[str, ...], *, rng: np.random.Generator
 ) -> np.ndarray:
-    """Agents to change, in random order: with stays in the period, without labels."""
+    """Agents to change, in random order: with stays in the period, not called anomalous."""
     present = np.unique(ledger.code[ledger.eligible])
-    if data.agent_labels is not None:
-        is_labelled = pc.is_in(pa.array(ledger.agents[present]), data.agent_labels["agent_id"].combine_chunks())
-        present = present[~is_labelled.to_numpy(zero_copy_only=False)]
+    present = present[~are_anomalous(data, ledger.agents[present])]
     least = sum(2 if kind == "swap" else 1 for kind in kinds)
     if len(kinds) > 1:
         least = 2 * len(kinds)
@@ -222,6 +221,7 @@ _APPLY: dict[str, Callable[[Ledger, np.ndarray, str, np.random.Generator], int]]
 def _close(data: Dataset, ledger: Ledger, kind: str, share: float, *, seed: int) -> Dataset:
     """The data set with the ledger's stays, its labels, and only the trips between unchanged stays."""
     events, labels = ledger.close()
+    new_agent_labels = _agent_labels(labels)
     same_ids = _unchanged_ids(data.events, events, labels)
     trips = data.trips
     if trips is not None:
@@ -232,12 +232,7 @@ def _close(data: Dataset, ledger: Ledger, kind: str, share: float, *, seed: int)
         old = old.filter(pc.is_in(old["stay_id"], same_ids))
         labels = pa.concat_tables([old, labels], promote_options="default")
     meta = {**data.meta, "name": f"{data.name} + {kind}", "injected": {"kind": kind, "share": share, "seed": seed}}
-    agent_labels = _agent_labels(labels)
-    if data.agent_labels is not None:
-        is_labelled = pc.is_in(agent_labels["agent_id"], data.agent_labels["agent_id"].combine_chunks())
-        agent_labels = pa.concat_tables(
-            [data.agent_labels, agent_labels.filter(pc.invert(is_labelled))], promote_options="default"
-        )
+    agent_labels = with_agent_labels(data.agent_labels, new_agent_labels)
     return replace(data, events=events, trips=trips, labels=labels, agent_labels=agent_labels, meta=meta, path=None)
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
+from ustad.lab.red_team.agent_labels import are_anomalous, with_agent_labels
 from ustad.lab.red_team.second_team import assign_kinds, check_kind, make_incidents
 from ustad.lab.red_team.second_town import SILENCE_S, StayTown, look_around, open_town
 from ustad.mobility.trips import path_column
@@ -59,9 +60,7 @@ def second_red_team(
 def _choose(data: Dataset, town: StayTown, share: float, seed: int) -> np.ndarray:
     """Agents who misbehave: with stays in the period, not labelled yet, by a hash of their number."""
     present = np.array([n for n in range(len(town.agents)) if town.life(n).free.any()], np.int64)
-    if data.agent_labels is not None:
-        is_labelled = pc.is_in(pa.array(town.agents[present]), data.agent_labels["agent_id"].combine_chunks())
-        present = present[~is_labelled.to_numpy(zero_copy_only=False)]
+    present = present[~are_anomalous(data, town.agents[present])]
     count = min(len(present), max(1, round(share * len(present)))) if share > 0 else 0
     return np.sort(present[np.argsort(keys(seed, _CHOICE_STREAM, present), kind="stable")[:count]])
 
@@ -90,21 +89,18 @@ def _close(data: Dataset, town: StayTown, incidents: list[Incident], meta: dict[
     rows = _Rows(**{name: np.concatenate([getattr(p, name) for p in pieces]) for name in _Rows.__annotations__})
     events = _table(town, rows)
     labels = _labels(events, rows)
-    agent_labels = _agent_labels(town, incidents)
     has_no_label = pc.invert(pc.is_in(events["stay_id"], labels["stay_id"].combine_chunks()))
     if data.labels is not None:
         old_labels = data.labels.filter(
             pc.is_in(data.labels["stay_id"], events["stay_id"].filter(has_no_label).combine_chunks())
         )
         labels = pa.concat_tables([old_labels, labels], promote_options="default")
-    if data.agent_labels is not None:
-        agent_labels = pa.concat_tables([data.agent_labels, agent_labels], promote_options="default")
     return replace(
         data,
         events=events,
         trips=_trips(data.trips, events, rows) if data.trips is not None else None,
         labels=labels,
-        agent_labels=agent_labels,
+        agent_labels=with_agent_labels(data.agent_labels, _agent_labels(town, incidents)),
         meta={**data.meta, "name": f"{data.name} + second red team", "injected": meta},
         path=None,
     )
