@@ -5,7 +5,7 @@ import pytest
 import torch
 from example_towns import changed, town
 
-from ustad.lab.baselines.atrom import KINDS, Atrom, disturb
+from ustad.lab.baselines.atrom import KINDS, Atrom, disturb, kinds_made
 
 SETTINGS = {"width": 32, "latent": 4, "epochs": 40, "patience": 40, "batch_size": 32, "device": "cpu"}
 
@@ -49,6 +49,16 @@ def test_each_kind_disturbs_a_day_as_it_says():
             assert all(not same[b, first[b] : last[b] + 1].any() for b in range(4))
         else:
             assert all(sorted(made[b, : last[b] + 1, 0]) == sorted(places[b, : last[b] + 1, 0]) for b in range(4))
+
+
+def test_a_day_that_came_out_as_it_was_is_usual():
+    places = torch.arange(2 * 3 * 4, dtype=torch.float32).view(4, 3, 2)
+    places[1] = 5.0  # one place all day
+    last, shuffle = torch.tensor([0, 2, 2, 2]), torch.full((4,), KINDS.index("shuffle"))
+    made = torch.stack([places[0], places[1], places[2], places[3].flip(0)])
+    assert kinds_made(shuffle, places, made).tolist() == [0, 0, 0, KINDS.index("shuffle")]
+    one_place = disturb(places, last, shuffle, torch.Generator().manual_seed(3))
+    assert kinds_made(shuffle, places, one_place)[:2].tolist() == [0, 0]
 
 
 def test_the_probabilities_of_the_kinds_add_up_to_one(fitted):

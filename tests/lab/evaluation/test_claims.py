@@ -94,7 +94,14 @@ def test_data_of_one_seed_decide_nothing_and_may_contradict(elsewhere, verdict):
 
 
 @pytest.mark.parametrize(
-    ("effects", "verdict"), [((0.1, 0.1), "confirmed"), ((0.1, -0.1), "not confirmed"), ((-0.1, -0.2), "reversed")]
+    ("effects", "verdict"),
+    [
+        ((0.1, 0.1), "confirmed"),
+        ((0.1, -0.1), "not confirmed"),
+        ((-0.1, -0.2), "reversed"),
+        ((0.1, LEAST / 2), "not confirmed"),
+        ((-0.1, -LEAST / 2), "not confirmed"),
+    ],
 )
 def test_effects_beyond_a_spread_need_no_other(effects, verdict):
     every_effect = (

@@ -2,8 +2,9 @@
 
 import pytest
 
+from ustad.lab.evaluation.claim_effects import ahead_of_deep
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.standing import causes, goal_tables, lead, standing
+from ustad.lab.evaluation.standing import causes, compare_predictions, goal_tables, lead, standing
 
 
 def detection(method, aurocs, data="town (30 agents)"):
@@ -98,6 +99,30 @@ def test_a_goal_is_met_by_more_than_the_spread_and_kinds_within_two_points():
         ("USTAD", "met"), ("USTAD", "met"), ("USTAD", "missed"),
         ("USTAD, λ = 5", "missed"), ("USTAD, λ = 5", "missed"), ("USTAD, λ = 5", "met"),
     ]  # fmt: skip
+
+
+def test_predictions_are_compared_on_the_same_people():
+    """Dual-Tr was run on a second data set too, which is harder: its error there says nothing about USTAD."""
+    lines = [prediction("ustad-plain", 2.1, 70.0), prediction("dual-tr", 2.0, 70.0)]
+    lines.append(prediction("dual-tr", 9.0, 10.0, seed=2))
+    (table,) = goal_tables(results(prediction=lines))
+    assert [row[2:] for row in table.rows] == [
+        ("2.1 against 2 km", "missed"), ("70 against 70 % right", "met"),
+    ]  # fmt: skip
+    assert list(compare_predictions(lines, "town (30 agents)", "dual-tr").values())[1] == [
+        "kind of place (70 against 70 % right)"
+    ]
+
+
+@pytest.mark.parametrize(("n_others", "judged"), [(5, True), (4, False)])
+def test_the_lead_is_claimed_of_data_sets_that_both_were_run_on(n_others, judged):
+    """The Transformer was run on a sixth data set too, where it is best: nothing follows from that."""
+    others = detection("transformer", (0.7,) * n_others)
+    others.append({**others[0], "seed": 9, "result": {"agents": {"auroc": 1.0, "ap": 1.0}}})
+    lines = [*detection("ustad-plain", (0.8,) * 5), *others]
+    assert list(ahead_of_deep("auroc")(results(detection=lines))) == (
+        [("agents", pytest.approx(0.1))] if judged else []
+    )
 
 
 def test_methods_run_on_one_data_set_in_common_are_not_judged_by_a_spread():

@@ -81,8 +81,10 @@ class Atrom(TrajectoryBaseline):
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             places, real, last = parts[part].take(index, length)
-            kind = torch.randint(len(KINDS), (len(index),), generator=noise, device=self.device)
-            log_p, divergence = self.network(disturb(places, last, kind, noise), real, last)
+            drawn = torch.randint(len(KINDS), (len(index),), generator=noise, device=self.device)
+            made = disturb(places, last, drawn, noise)
+            kind = kinds_made(drawn, places, made)
+            log_p, divergence = self.network(made, real, last)
             weight = torch.where(kind == 0, len(KINDS) - 1.0, 1.0)  # as many usual days as disturbed ones
             own = log_p.gather(1, kind[:, None])[:, 0]
             near = divergence.gather(1, kind[:, None])[:, 0]
@@ -117,6 +119,12 @@ class Atrom(TrajectoryBaseline):
         self.scale = Scale(**state.facts["scale"])
         self.network = self._build()
         unpack(self.network, state.tensors)
+
+
+def kinds_made(drawn: Tensor, places: Tensor, made: Tensor) -> Tensor:
+    """The kinds [B] that days were made into: one that came out as it was, such as a single place in another order, is
+    usual."""
+    return torch.where((made == places).flatten(1).all(1), 0, drawn)
 
 
 def disturb(places: Tensor, last: Tensor, kind: Tensor, noise: torch.Generator | None) -> Tensor:

@@ -24,11 +24,10 @@ from ustad.lab.evaluation.result_tables import (
     Results,
     Steps,
     after,
-    detection_values,
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import ENOUGH_SETS, lead
+from ustad.lab.evaluation.standing import ENOUGH_SETS, count_wins, lead, of_same_people
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")
@@ -280,14 +279,14 @@ def both_is_best_injected(what: str) -> Callable[[Results], Effects]:
 
 
 def ahead_of_deep(what: str) -> Callable[[Results], Effects]:
-    """By how much more than the spread, on data where USTAD has a spread over enough data sets."""
+    """By how much more than the spread, on data where it and the best deep baseline have enough data sets in common."""
 
     def effects(results: Results) -> Effects:
         lines = results["detection"]
         for data in sets(lines):
+            own = of_same_people(lines, data)
             for level in LEVELS:
-                margin = lead(lines, data, level, what)
-                n = len(detection_values(lines, data, "ustad-plain", level, what=what))
+                margin, (_, n) = lead(own, data, level, what), count_wins(own, data, level, what)
                 if margin is not None and n >= ENOUGH_SETS:
                     yield level, margin[0] - margin[1]
 

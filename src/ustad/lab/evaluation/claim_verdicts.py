@@ -74,7 +74,7 @@ class Claim:
         """For all data with enough data sets: 1 where effects agree with the paper, -1 where they say the opposite, 0
         where neither. Effects over all seeds have the spread in them already."""
         over_seeds = _group([x for x in self.every_effect if x.seed is None], lambda x: x.data)
-        directions = [_common(np.sign(values).astype(int)) for values in over_seeds.values()]
+        directions = [_common([_sign(value) for value in values]) for values in over_seeds.values()]
         by_set = _group([x for x in self.every_effect if x.seed is not None], lambda x: (x.data, x.seed))
         by_data: dict[str, list[float]] = {}
         for (data, _), values in by_set.items():
@@ -117,7 +117,12 @@ class Claim:
 def _direction(values: np.ndarray) -> int:
     """The sign of the mean where it is beyond the standard deviation and not too small to count; 0 elsewhere."""
     mean, spread = values.mean(), values.std(ddof=1)
-    return int(np.sign(mean)) if abs(mean) >= LEAST and abs(mean) > spread + 1e-12 else 0
+    return _sign(mean) if abs(mean) > spread + 1e-12 else 0
+
+
+def _sign(value: float) -> int:
+    """0 for what is too small to count."""
+    return int(np.sign(value)) if abs(value) >= LEAST else 0
 
 
 def _common(directions: Sequence[int] | np.ndarray) -> int:

@@ -66,7 +66,7 @@ def standing(results: Results) -> list[Table]:
     """Against the best deep baselines, visit rate and our own presets: a row for each data set and level."""
     rows = []
     for data in sets(results["detection"]):
-        lines = _of_same_people(results["detection"], data)
+        lines = of_same_people(results["detection"], data)
         for level in ("events", "incidents", "agents"):
             verdicts = [_against_deep(lines, data, level, what) for what, _ in MEASURES]
             if not all(verdicts):
@@ -93,7 +93,7 @@ def standing(results: Results) -> list[Table]:
     return [Table("standing", "Where USTAD stands", heads, tuple(rows), note)] if rows else []
 
 
-def _of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
+def of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
     """The lines of a data set's seeds that each method (USTAD, if none is named) was run on, so that figures that are
     compared are of the same people."""
     own = select_lines(lines, data=data)
@@ -118,7 +118,7 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     if min(counts) < 2:
         return f"{figure}; one data set, no verdict"
     few = f", of {counts[0]} and {counts[1]} data sets only" if min(counts) < ENOUGH_SETS else ""
-    wins = _count_wins(lines, data, level, what)
+    wins = count_wins(lines, data, level, what)
     return f"**{_word_of(margin)}** {figure}; spread {plain(margin[1])}{few}; higher on {wins[0]} of {wins[1]}"
 
 
@@ -127,7 +127,7 @@ def say_lead(lines: list[Line], data: str, level: str, what: str) -> str:
     margin, best = lead(lines, data, level, what), best_deep(lines, data, level, what)
     if margin is None or best is None:
         return ""
-    figure, (wins, count) = f"{NAMES[best[0]]} ({plain(best[1])})", _count_wins(lines, data, level, what)
+    figure, (wins, count) = f"{NAMES[best[0]]} ({plain(best[1])})", count_wins(lines, data, level, what)
     if count < 2:
         return f"beside {figure}, on one data set"
     return f"{_word_of(margin)} {figure}, and above it on {wins} of {count} data sets"
@@ -137,7 +137,7 @@ def _word_of(margin: tuple[float, float]) -> str:
     return "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
 
 
-def _count_wins(lines: list[Line], data: str, level: str, what: str) -> tuple[int, int]:
+def count_wins(lines: list[Line], data: str, level: str, what: str) -> tuple[int, int]:
     """On how many data sets USTAD is above the deep baseline that is best on average, and how many both were run on."""
     best = best_deep(lines, data, level, what)
     methods = (USTAD, best[0] if best else "")
@@ -180,7 +180,7 @@ def _ahead_goals(results: Results, method: str) -> list[tuple[str, ...]]:
     """Above the best deep baseline by more than the larger spread, where both were run on several data sets."""
     rows: list[tuple[str, ...]] = []
     for data in sets(results["detection"]):
-        lines = _of_same_people(results["detection"], data, method)
+        lines = of_same_people(results["detection"], data, method)
         for level in LEVELS:
             ours, best = (
                 detection_values(lines, data, method, level, what="auroc"),
@@ -200,9 +200,10 @@ def _prediction_goals(results: Results, method: str) -> list[tuple[str, ...]]:
     lines = results["prediction"]
     rows: list[tuple[str, ...]] = []
     for data in sets(lines):
+        own = of_same_people(lines, data, method, "dual-tr")
         for term in TERMS:
             what = "accuracy" if term == "poi" else "mae"
-            values = [prediction_values(lines, data, m, what, term=term) for m in (method, "dual-tr")]
+            values = [prediction_values(own, data, m, what, term=term) for m in (method, "dual-tr")]
             if not all(values):
                 continue
             ours, theirs = (float(np.mean(v)) for v in values)
@@ -232,7 +233,8 @@ def causes(results: Results) -> list[str]:
 
 def compare_predictions(lines: list[Line], data: str, other: str) -> dict[str, list[str]]:
     """Features with both figures that USTAD predicts better, equally well and worse than another method: by more than
-    the larger standard deviation over data sets."""
+    the larger standard deviation over the data sets that both were run on."""
+    lines = of_same_people(lines, data, USTAD, other)
     sides: dict[str, list[str]] = {"better": [], "equally well": [], "worse": []}
     for term in TERMS:
         what = "accuracy" if term == "poi" else "mae"
@@ -255,7 +257,7 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
 def _trips(results: Results, data: str) -> list[str]:
     """What the way to each stay adds, as one of the features of the score."""
     methods = ("ustad-trips", USTAD)
-    lines = _of_same_people([*results["detection"], *results.get("detection with trips", [])], data, *methods)
+    lines = of_same_people([*results["detection"], *results.get("detection with trips", [])], data, *methods)
     pairs = [[detection_values(lines, data, method, level, what="auroc") for method in methods] for level in LEVELS]
     if not all(map(all, pairs)):
         return []
@@ -266,7 +268,7 @@ def _trips(results: Results, data: str) -> list[str]:
 def _say_searched(results: Results, data: str) -> list[str]:
     """What another λ changes: kinds of place and detection."""
     methods = AS_PRINTED[::-1]
-    predictions, detections = (_of_same_people(results[name], data, *methods) for name in ("prediction", "detection"))
+    predictions, detections = (of_same_people(results[name], data, *methods) for name in ("prediction", "detection"))
     kinds = [prediction_values(predictions, data, m, "accuracy", term="poi") for m in methods]
     areas = [[detection_values(detections, data, m, level, what="auroc") for m in methods] for level in LEVELS]
     if not all(kinds) or not all(map(all, areas)):
