@@ -155,8 +155,8 @@ def test_blocks_on_a_gpu_train_in_bf16_and_score_in_fp16_and_heads_are_fp32(week
     assert precisions(source.network, "cpu") == {torch.float32}
     assert source.network.decode(torch.zeros(1, 8, dtype=torch.float16)).mean.dtype == torch.float32
     row = departures()["precision"]
-    assert "training has bf16 and scoring fp16 in the blocks of both levels" in row
-    assert "Heads and losses are fp32, as are validation and embeddings for the neighbours" in row
+    assert "blocks train in bf16 and score in fp16" in row
+    assert "heads, losses, validation and embeddings for neighbours are fp32" in row
 
 
 def test_embeddings_for_the_neighbours_are_fp32_and_what_overflows_is_sampled_again_so(week, monkeypatch):
@@ -176,7 +176,7 @@ def test_embeddings_for_the_neighbours_are_fp32_and_what_overflows_is_sampled_ag
         source.network.masked_token.fill_(torch.inf)
     sample(source.network, tensors, queries, source.encoder, samples=2, seed=7)
     assert list(dict.fromkeys(asked)) == ["auto", "fp32"]
-    assert "overflows is repeated in fp32" in departures()["precision"]
+    assert "are fp32, and scoring again where it overflows" in departures()["precision"]
 
 
 def test_losses_of_starts_and_lengths_that_nobody_observed_are_smaller_than_of_others(week):

@@ -18,7 +18,7 @@ OLDER = {
     "baselines-town-100-cpu", "baselines-town-500-cpu", "calibrated", "complexity",
     "devices",
     "extraction", "fuzz", "history", "kills", "lasting", "learning-simla", "learning",
-    "machines-cuda", "moving_history", "pol_atl", "report", "robust", "scoring-cuda",
+    "machines-cuda", "moving_history", "report", "robust", "scoring-cuda",
     "scoring", "service", "service_quick", "service_scorer_cuda",
     "simulation", "single_runs_cuda", "takeout", "training", "training_cuda", "verdicts",
 }  # fmt: skip

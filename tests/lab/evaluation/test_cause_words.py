@@ -1,6 +1,15 @@
 """What the page says of settings, trainings and λ follows from the result lines."""
 
-from ustad.lab.evaluation.cause_words import cause_paragraphs, say_lambda, say_neighbours, say_settings, say_turns
+from ustad.lab.evaluation.cause_words import (
+    cause_paragraphs,
+    say_kinds,
+    say_lambda,
+    say_neighbours,
+    say_places,
+    say_settings,
+    say_turns,
+    say_variances,
+)
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 
 MANY = "town (20,000 agents)"
@@ -80,5 +89,37 @@ def test_the_share_of_shortened_neighbours_is_counted():
     assert say_neighbours(results(line())) == ""
 
 
-def test_without_lines_only_what_needs_none_is_said():
-    assert len(cause_paragraphs(results())) == 1
+def test_kinds_of_place_are_told_by_the_data_on_which_they_are_predicted_worse():
+    def predicted(method, data, accuracy):
+        rows = [{"term": "poi", "rejected": 0.0, "accuracy": accuracy}]
+        return {**line(method, data), "experiment": "prediction", "result": {"rows": rows}}
+
+    worse = [predicted("ustad-plain", "one", 60.0), predicted("transformer", "one", 70.0)]
+    better = [predicted("ustad-plain", "other", 71.0), predicted("transformer", "other", 70.0)]
+    assert "worse than by the Transformer on one. A" in say_kinds(results(prediction=[*worse, *better]))
+    assert say_kinds(results(prediction=better)) == ""
+
+
+def test_error_and_loss_of_one_model_are_compared_for_each_data_set():
+    def scored(data, **areas):
+        result = {how: {"events": {"auroc": area}} for how, area in areas.items()}
+        return {**line(data=data), "experiment": "scores", "result": result}
+
+    words = say_variances(results(scores=[scored("one", pe=0.8, loss=0.7), scored("other", pe=0.6, loss=0.9)]))
+    assert "PE is better on one (0.800 and 0.700); the loss is better on other (0.600 and 0.900)." in words
+    assert say_variances(results(scores=[scored("one", pe=0.8, loss=None)])) == ""
+
+
+def test_own_places_are_compared_with_ustad_on_the_same_people():
+    def found(method, data, ap, seed=1):
+        return {**line(method, data, seed), "result": {"events": {"ap": ap}}}
+
+    ahead = [found("distance", "one", 0.3), found("distance", "one", 0.0, seed=2), found("ustad-plain", "one", 0.1)]
+    behind = [found("distance", "other", 0.1), found("ustad-plain", "other", 0.2)]
+    words = say_places(results(*ahead, *behind))
+    assert words.endswith("ahead of USTAD on one (0.300 against 0.100), and not on other (0.100 against 0.200).")
+    assert say_places(results(*behind)) == ""
+
+
+def test_without_lines_nothing_is_said():
+    assert cause_paragraphs(results()) == []

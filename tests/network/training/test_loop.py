@@ -252,7 +252,7 @@ def test_a_single_event_does_not_decide_validation_where_variances_are_predicted
         plain, with_odd = (validate(network, EventTensors(a), queries, changed) for a in (arrays, odd))
         assert (with_odd.total > plain.total + 1) == is_moved
         assert with_odd.fields["duration"] > plain.fields["duration"] + 1
-        assert (with_odd.unweighed > plain.unweighed + 1) == is_moved
+        assert (with_odd.without_weights > plain.without_weights + 1) == is_moved
 
 
 def test_the_loss_without_weights_is_the_same_under_every_weight(world: World, config: Config) -> None:
@@ -262,11 +262,11 @@ def test_the_loss_without_weights_is_the_same_under_every_weight(world: World, c
     one, five = (
         validate(network, tensors, queries, config.replace({"training.category_weight": w})) for w in (1.0, 5.0)
     )
-    assert one.unweighed == one.total == five.unweighed
+    assert one.without_weights == one.total == five.without_weights
     categories = sum(
         loss for name, loss in one.fields.items() if name in {f.name for f in FIELDS if f.kind == "category"}
     )
-    assert five.total > five.unweighed
+    assert five.total > five.without_weights
     assert categories > 0
 
 

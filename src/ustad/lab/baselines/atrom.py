@@ -81,10 +81,10 @@ class Atrom(TrajectoryBaseline):
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             places, real, last = parts[part].take(index, length)
-            drawn = torch.randint(len(KINDS), (len(index),), generator=noise, device=self.device)
-            made = disturb(places, last, drawn, noise)
-            kind = kinds_made(drawn, places, made)
-            log_p, divergence = self.network(made, real, last)
+            draw = torch.randint(len(KINDS), (len(index),), generator=noise, device=self.device)
+            result = disturb(places, last, draw, noise)
+            kind = kinds_made(draw, places, result)
+            log_p, divergence = self.network(result, real, last)
             weight = torch.where(kind == 0, len(KINDS) - 1.0, 1.0)  # as many usual days as disturbed ones
             own = log_p.gather(1, kind[:, None])[:, 0]
             near = divergence.gather(1, kind[:, None])[:, 0]
@@ -121,10 +121,10 @@ class Atrom(TrajectoryBaseline):
         unpack(self.network, state.tensors)
 
 
-def kinds_made(drawn: Tensor, places: Tensor, made: Tensor) -> Tensor:
+def kinds_made(kind: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """The kinds [B] that days were made into: one that came out as it was, such as a single place in another order, is
     usual."""
-    return torch.where((made == places).flatten(1).all(1), 0, drawn)
+    return torch.where((after == before).flatten(1).all(1), 0, kind)
 
 
 def disturb(places: Tensor, last: Tensor, kind: Tensor, noise: torch.Generator | None) -> Tensor:

@@ -88,8 +88,8 @@ class LocationTransformer(SequenceNetwork):
         bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
         return reduce(lambda hidden, block: block(hidden, bias), self.blocks, self.locate(x, padding))
 
-    def pretraining_loss(self, batch: Batch, masked: Tensor, asked: Tensor) -> Tensor:
-        """Cross-entropy of the cells and hours of those masked events that are asked about."""
+    def pretraining_loss(self, batch: Batch, masked: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of the cells and hours of those masked events that are targets."""
         x = self.enter(self.embed(batch.features), masked, batch.position, batch.day_position)
         flat, real = places(masked, capacity(len(masked), masked.shape[1], self.settings.mask_ratio))  # [M] each
         hidden = self.locate(x, batch.padding).flatten(0, 1)[flat]
@@ -97,7 +97,7 @@ class LocationTransformer(SequenceNetwork):
         hours = self.hours(batch.features).flatten()[flat].long().clamp(max=HOURS - 1)
         cell_loss = nn.functional.cross_entropy(self.which_cell(hidden), cells, reduction="none")
         hour_loss = nn.functional.cross_entropy(self.which_hour(hidden), hours, reduction="none")
-        return masked_mean(cell_loss * (cells > 0) + hour_loss, real & asked.flatten()[flat])
+        return masked_mean(cell_loss * (cells > 0) + hour_loss, real & targets.flatten()[flat])
 
 
 class Ctle(MaskedPredictor):
@@ -123,7 +123,7 @@ class Ctle(MaskedPredictor):
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)
             masked = random_masks(batch.padding, self.settings.mask_ratio, noise)
-            return self.network.pretraining_loss(batch, masked, parts[part].asked(index, batch))
+            return self.network.pretraining_loss(batch, masked, parts[part].targets(index, batch))
 
         self._fit_network(loss, (parts[0].length, parts[1].length), train.num_rows, "ctle: locations")
         first = self.training

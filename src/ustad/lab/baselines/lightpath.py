@@ -108,13 +108,15 @@ class LightPath(MaskedPredictor):
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)
-            events, asked = network.embed(batch.features), parts[part].asked(index, batch)
+            events, targets = network.embed(batch.features), parts[part].targets(index, batch)
             errors, vectors = [], []
             for ratio in (settings.first_ratio, settings.second_ratio):
                 masked = random_masks(batch.padding, ratio, noise)
                 recovery, vector = network.view(batch, events, masked)
                 errors.append(
-                    masked_loss(recovery, batch.features, masked & asked, network.fields, config=config.training).total
+                    masked_loss(
+                        recovery, batch.features, masked & targets, network.fields, config=config.training
+                    ).total
                 )
                 vectors.append(vector)
             return errors[0] + errors[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])

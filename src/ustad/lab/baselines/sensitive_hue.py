@@ -109,8 +109,8 @@ class SensitiveHue(MaskedPredictor):
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)
             predictions = self.network(batch, torch.zeros_like(batch.padding))
-            asked = parts[part].asked(index, batch)
-            return masked_loss(predictions, batch.features, asked, self.network.fields, config=config.training).total
+            targets = parts[part].targets(index, batch)
+            return masked_loss(predictions, batch.features, targets, self.network.fields, config=config.training).total
 
         self._fit_network(loss, (parts[0].length, parts[1].length), train.num_rows)
         raw, _ = self.channels(validation, train)

@@ -37,7 +37,7 @@ class WindowItems:
         """Some windows, padded to a length that none of them exceeds."""
         return self.tensors.batch(self.start[index], self.stop[index], length)
 
-    def asked(self, index: Tensor, batch: Batch) -> Tensor:
+    def targets(self, index: Tensor, batch: Batch) -> Tensor:
         """Which events of those windows the loss is of: bool [B, L]."""
         return (batch.position >= (self.first - self.start)[index][:, None]) & ~batch.padding
 
@@ -50,9 +50,9 @@ def window_items(
     arrays = encoder.encode(train)
     both = encoder.encode(pa.concat_tables([train, validation], promote_options="default"))
     first = int(event_days(validation, encoder.schema).min())
-    learned, held_out = make_windows(arrays, window), make_windows(both, window, first_day=first)
+    training, held_out = make_windows(arrays, window), make_windows(both, window, first_day=first)
     return (
-        _items(EventTensors(arrays, device), learned, learned.start),
+        _items(EventTensors(arrays, device), training, training.start),
         _items(EventTensors(both, device), held_out, held_out.target),
     )
 

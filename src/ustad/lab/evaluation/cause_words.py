@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from ustad.config import Config, flatten
 from ustad.lab.baselines import find
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
@@ -16,9 +18,9 @@ from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.comparison_tables import losses_by_lambda
 from ustad.lab.evaluation.experiments import EXPERIMENTS, LARGE
 from ustad.lab.evaluation.fitted_models import USTAD
-from ustad.lab.evaluation.page_words import CAUSES
 from ustad.lab.evaluation.result_files import Line
-from ustad.lab.evaluation.result_tables import NAMES, Results, select_lines, sets
+from ustad.lab.evaluation.result_tables import NAMES, Results, detection_values, score_values, select_lines, sets
+from ustad.lab.evaluation.standing import compare_predictions, of_same_people
 from ustad.lab.evaluation.stopping import OLDER_MARK, WITH_VARIANCES, has_ended, is_of_older_rule
 
 #: What settings that are tried are called in a sentence.
@@ -26,8 +28,16 @@ WORDS = {"learning_rate": "rate", "category_weight": "λ =", "batch_size": "batc
 
 
 def cause_paragraphs(results: Results) -> list[str]:
-    """How USTAD was set, why that costs it here, which λ it has, and where its training turned."""
-    words = [say_settings(results), CAUSES, say_neighbours(results), say_turns(results), say_lambda(results)]
+    """How USTAD was set, what its equations cost it and where, where its training turned, and which λ it has."""
+    words = [
+        say_settings(results),
+        say_kinds(results),
+        say_variances(results),
+        say_neighbours(results),
+        say_places(results),
+        say_turns(results),
+        say_lambda(results),
+    ]
     return [text for text in words if text]
 
 
@@ -65,6 +75,62 @@ def _list_differences(line: Line) -> dict[str, tuple[Any, Any]]:
     own = dict(flatten(find(USTAD)(**settings).detector.config.to_dict()))
     preset = dict(flatten(Config.preset("paper").to_dict()))
     return {name: (value, preset[name]) for name, value in own.items() if name != "seed" and value != preset[name]}
+
+
+# ---------------------------------------------------------------------------------------------- equations
+def say_kinds(results: Results) -> str:
+    """That the loss of numbers costs kinds of place, and on which data."""
+    lines = results["prediction"]
+    worse = [data for data in sets(lines) if "kind of place" in _worse_terms(lines, data)]
+    if not worse:
+        return ""
+    return (
+        "The likelihood of numbers weighs errors by 1/σ² and takes the larger share of every step, so kinds of place "
+        "are learned later than by a network without σ. They are predicted worse than by the Transformer on "
+        f"{', '.join(worse)}. A larger λ mends that."
+    )
+
+
+def _worse_terms(lines: list[Line], data: str) -> str:
+    return ", ".join(compare_predictions(lines, data, "transformer")["worse"])
+
+
+def say_variances(results: Results) -> str:
+    """Where the bare error finds more events than the loss of the same model, which is divided by σ², and where not."""
+    sides: dict[str, list[str]] = {"error": [], "loss": []}
+    for data in sets(results["scores"]):
+        error, loss = (score_values(results["scores"], data, how, "events", what="auroc") for how in ("pe", "loss"))
+        if error and loss:
+            side = "error" if np.mean(error) > np.mean(loss) else "loss"
+            sides[side].append(f"{data} ({np.mean(error):.3f} and {np.mean(loss):.3f})")
+    texts = [f"{words} on {', '.join(sides[side])}" for side, words in _BETTER.items() if sides[side]]
+    if not texts:
+        return ""
+    return (
+        "The score divides an error by σ², so what is usually uncertain counts little. That is the wrong way round for "
+        "the neighbours of an inserted visit, whose lengths are off. By AUROC of events, PE (the bare error) and loss "
+        f"of one model: {'; '.join(texts)}."
+    )
+
+
+_BETTER = {"error": "PE is better", "loss": "the loss is better"}
+
+
+def say_places(results: Results) -> str:
+    """Where a rule that looks at the agent's own places finds more events than USTAD, and where not."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for data in sets(results["detection"]):
+        lines = of_same_people(results["detection"], data, USTAD, "distance")
+        rule, ours = (detection_values(lines, data, m, "events", what="ap") for m in ("distance", USTAD))
+        if rule and ours:
+            sides[np.mean(rule) > np.mean(ours)].append(f"{data} ({np.mean(rule):.3f} against {np.mean(ours):.3f})")
+    if not sides[True]:
+        return ""
+    elsewhere = f", and not on {', '.join(sides[False])}" if sides[False] else ""
+    return (
+        "Three days of context cannot tell that a place is new to somebody. The distance to all of their own places "
+        f"can: by AUPR of events it is ahead of USTAD on {', '.join(sides[True])}{elsewhere}."
+    )
 
 
 # ----------------------------------------------------------------------------------------------- training

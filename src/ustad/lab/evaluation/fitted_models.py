@@ -239,17 +239,17 @@ class FittedModels:
         if not self.budget.search or not has_loss(known_as):
             return settings
         if method not in self._chosen:
-            searched = self._models_to_search()
-            place = self.work / "searches" / searched.source.key / f"{method}-{self.budget.key}"
+            models = self._models_to_search()
+            place = self.work / "searches" / models.source.key / f"{method}-{self.budget.key}"
             changes: dict[str, Any] = {
                 "trials": self.budget.search,
                 "seed": FIRST_SEED,
                 "device": self.device,
                 "directory": place,
             }
-            train, validation = searched.period("train", method), searched.period("validation", method)
+            train, validation = models.period("train", method), models.period("validation", method)
             with self._record_time(f"{method}-search"):
-                choice = search(known_as, train, validation, searched.data_of(method).schema, **changes, **settings)
+                choice = search(known_as, train, validation, models.data_of(method).schema, **changes, **settings)
             self._chosen[method] = choice.settings
         return {**settings, **self._chosen[method]}
 
@@ -294,9 +294,9 @@ class FittedModels:
         if config.model.network != "none" and self.fit_minutes:
             config = config.replace({"training.max_minutes": self.fit_minutes})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
-        stored = Detector.load(place, self.device) if place.exists() else None
-        if stored is not None and not self._is_to_train_again(f"preset-{preset}", describe_facts(stored.facts)):
-            detector = stored
+        earlier = Detector.load(place, self.device) if place.exists() else None
+        if earlier is not None and not self._is_to_train_again(f"preset-{preset}", describe_facts(earlier.facts)):
+            detector = earlier
         else:
             with self._record_time(f"ustad-{preset}"):
                 detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)

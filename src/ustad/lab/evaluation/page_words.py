@@ -39,12 +39,6 @@ ustad lab experiment detection,prediction,scores --data simla:5000 --data simjor
 ustad lab experiment all --figures-only --out results/paper --also results/sets --also results/large \\
     --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
-CAUSES = """Two things cost USTAD here, both in the paper's own equations. The likelihood of numbers weighs errors by
-1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network without σ; a larger
-λ mends that. And the score divides an error by σ². The neighbours of an inserted visit are shortened and labelled too.
-Their lengths are off, and what is usually uncertain counts little: below, PE (the bare error) and loss of one model are
-compared. What is inserted is a visit to a new place. Three days of context cannot tell that it is new; a rule that
-looks at the agent's own places can, and so does the preset `best`, which looks at the whole history."""
 SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
 them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many
 agents (Hanley and McNeil) is what one data set leaves open."""
@@ -66,7 +60,7 @@ INTRODUCTIONS = {
         "Events are sorted by their total uncertainty (AU + EU, or the one that the variant has) and the most "
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
-        "true, so the sum can put wrong predictions among the surest. The dashed line sorts each feature by its own "
+        "true, so the sum can put wrong predictions among the surest. The dotted line sorts each feature by its own "
         "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Every network, "
         "of fewer weeks too, is trained until validation stands still: for as many steps as with all weeks or, apart, "
         "for as many epochs, which are fewer steps of fewer weeks."

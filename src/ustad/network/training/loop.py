@@ -64,12 +64,12 @@ class FitResult:
 
     def facts(self) -> dict[str, Any]:
         """What is said of it in a model's `facts.json` and on its card."""
-        left_out, unweighed = self.validation.left_out, self.validation.unweighed
+        left_out, without_weights = self.validation.left_out, self.validation.without_weights
         return {
             "validation_loss": self.best_loss,
             "validation_fields": {name: round(loss, 5) for name, loss in self.validation.fields.items()},
             **({"validation_left_out": left_out} if left_out else {}),
-            **({} if unweighed is None else {"validation_unweighed": round(unweighed, 5)}),
+            **({} if without_weights is None else {"validation_unweighed": round(without_weights, 5)}),
             "epochs": self.epochs,
             "steps": self.steps,
             "stopped": self.stopped,

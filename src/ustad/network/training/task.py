@@ -12,15 +12,15 @@ from ustad.events.windows import EventTensors
 
 @dataclass(frozen=True)
 class Validation:
-    """`total` is the mean over questions of an event's loss, without the share `left_out` of the largest; `unweighed`
-    is the same of losses without weights of fields, where there are such. `fields` are means of the parts, over all
-    present targets."""
+    """`total` is the mean over questions of an event's loss, without the share `left_out` of the largest;
+    `without_weights` is the same of losses without weights of fields, where there are such. `fields` are means of the
+    parts, over all present targets."""
 
     total: float
     fields: dict[str, float]
     queries: int
     left_out: float = 0.0
-    unweighed: float | None = None
+    without_weights: float | None = None
 
 
 class Task(Protocol):

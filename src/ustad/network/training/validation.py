@@ -47,7 +47,7 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
     network.eval()
     embeddings, row = _embed_events(network, tensors, queries)
     names = [f.name for f in network.fields]
-    totals, unweighed = [], []
+    totals, without_weights = [], []
     sums = torch.zeros(len(names), dtype=torch.float64, device=tensors.device)
     counts = torch.zeros(len(names), dtype=torch.float64, device=tensors.device)
     order = np.argsort(queries.length, kind="stable")
@@ -62,7 +62,7 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
             else losses * tensors.weight[torch.from_numpy(part.target).to(tensors.device)]
         )
         totals.append(weigh(weighed_losses, network.fields, config.training))
-        unweighed.append(weighed_losses.sum(dim=-1))
+        without_weights.append(weighed_losses.sum(dim=-1))
         sums += losses.sum(dim=0, dtype=torch.float64)
         counts += (~missing).sum(dim=0)
     network.train(was_training)
@@ -73,7 +73,7 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
         fields=dict(zip(names, means, strict=True)),
         queries=len(queries),
         left_out=left_out,
-        unweighed=mean_without_largest(torch.cat(unweighed), left_out) if unweighed else 0.0,
+        without_weights=mean_without_largest(torch.cat(without_weights), left_out) if without_weights else 0.0,
     )
 
 
