@@ -7,7 +7,7 @@ import pytest
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.binning import hexagons, pool_hexagons, pool_histograms
-from ustad.lab.evaluation.case_figures import case_colours, draw_case
+from ustad.lab.evaluation.case_figures import case_styles, draw_case, rank_kinds
 from ustad.lab.evaluation.comparison_figures import draw_boxes
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
 from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit, thin_ticks
@@ -116,29 +116,34 @@ def case(event="library", expected="house"):
     }
 
 
-def test_the_marked_stays_kind_has_a_colour_of_its_own_however_rare_it_is():
-    colours = case_colours(case(expected="bank"))
-    assert "library" in colours
-    assert "bank" in colours  # what was expected in its place
-    assert len(set(colours.values())) == len(colours) == len(COLOURS) - 1
-    assert "#000000" not in colours.values()  # the frame of the event
-    assert colours["house"] == COLOURS[0]
+def styles_of(*cases):
+    return [case_styles(one, rank_kinds(list(cases))) for one in cases]
 
 
-def test_frequent_kinds_keep_their_colours_whichever_stay_is_marked():
-    one, other = case_colours(case()), case_colours(case(event="house"))
-    frequent = [kind for kind in one if kind in other]
-    assert len(frequent) == len(one) - 1
-    assert all(one[kind] == other[kind] for kind in frequent)
+def test_the_marked_stays_kind_has_a_look_of_its_own_however_rare_it_is():
+    (styles,) = styles_of(case(expected="bank"))
+    assert "library" in styles
+    assert "bank" in styles  # what was expected in its place
+    assert len(set(styles.values())) == len(styles) == len(COLOURS) - 1
+    assert "#000000" not in {colour for colour, _ in styles.values()}  # the frame of the event
+
+
+def test_a_kind_of_place_looks_the_same_in_every_case_and_like_no_other():
+    rare = {**case(event="zoo", expected="farm"), "train": [[day, 0.0, 50.0, "farm"] for day in range(30)]}
+    found = styles_of(case(), rare, case(event="house"))
+    looks = {(kind, style) for styles in found for kind, style in styles.items()}
+    kinds = {kind for kind, _ in looks}
+    assert {"library", "zoo", "farm", "house"} <= kinds
+    assert len(looks) == len(kinds) == len({style for _, style in looks})
 
 
 def test_a_case_names_its_colours_the_rest_and_the_frame(plt):
-    (legend,) = draw_case(plt, case()).legends
+    (legend,) = draw_case(plt, case(), rank_kinds([case()])).legends
     words = [text.get_text() for text in legend.get_texts()]
-    assert words == [*case_colours(case()), "other", "the event"]
+    assert words == [*styles_of(case())[0], "other", "the event"]
     shown = case()
     shown["train"] = []
-    (legend,) = draw_case(plt, shown).legends
+    (legend,) = draw_case(plt, shown, rank_kinds([case()])).legends
     assert [text.get_text() for text in legend.get_texts()] == ["house", "library", "the event"]
 
 
@@ -203,6 +208,8 @@ def test_kinds_of_place_are_of_all_data_sets_by_their_events(plt):
     (axis,) = draw_classes(plt, [line(1, 30, 1.0, 1.0), line(2, 10, 0.6, 3.0)]).axes
     assert axis.get_title() == "USTAD, n = 40 events"
     assert axis.collections[0].get_offsets().tolist() == [[1.5, 90.0]]
+    upright = [bar.get_segments()[0][:, 1] for bar in axis.collections[1:]]
+    assert max(ends.max() for ends in upright) == 100.0  # 90 ± 28: no bar leaves what there can be
     across = [np.ptp(bar.get_segments()[0][:, 0]) for bar in axis.collections[1:]]
     assert max(across) == pytest.approx(2 * np.std([1.0, 3.0], ddof=1))
 

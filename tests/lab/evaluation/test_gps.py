@@ -82,6 +82,17 @@ def test_every_recording_has_a_line_and_their_table_follows_the_verdicts(work: P
     assert [row[0] for row in quality.rows] == ["logger", "app"]
 
 
+def test_a_town_counts_once_in_the_table_of_its_stays_however_many_methods_read_it(work: Path) -> None:
+    every_line = read_results(work / "results")["gps"]
+    lines = [line for line in every_line if line["seed"] == every_line[0]["seed"]]
+    again = [{**line, "method": "distance"} for line in lines]
+    for line in again:
+        if recording := line["result"]["recording"]:
+            line["result"] = {**line["result"], "recording": {**recording, "end_error_95_s": 1e6}}
+    tables = [gps_tables(part)[1] for part in (lines, [*lines, *again])]
+    assert all("±" not in cell for table in tables for row in table.rows for cell in row)
+
+
 def test_visit_rate_is_called_what_its_scores_are(work: Path) -> None:
     """NUMOSIM publishes the neighbours' maximum; here an event has its own score, and the maximum is by incident."""
     lines = read_results(work / "results")["gps"]

@@ -119,6 +119,18 @@ def test_what_the_paper_does_not_say_is_not_counted_with_its_claims():
     assert row.endswith("| – |")
 
 
+def test_the_first_screen_says_what_trips_add_of_the_same_people():
+    def found(method, seed, area):
+        areas = {"auroc": area, "ap": 0.1}
+        return {**line(method, seed, events=areas, agents=areas), "window": "day"}
+
+    plain = [found("ustad-plain", seed, 0.5 + seed / 10) for seed in (1, 2, 3)]
+    told = [found("ustad-trips", seed, 0.7) for seed in (1, 2)]
+    results = {**{name: [] for name in EXPERIMENTS}, "detection": plain, "detection with trips": told}
+    row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q2"))
+    assert "With trips among its features it has events 0.700 against 0.650, agents 0.700 against 0.650." in row
+
+
 def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():
     day, past = ({**line("ustad-plain", 1), "window": window} for window in ("day", "past"))
     assert "past only" not in introduce("detection", [day])

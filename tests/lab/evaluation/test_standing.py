@@ -151,3 +151,11 @@ def test_the_searched_lambda_stands_beside_the_printed_one():
     predicted = [prediction("ustad-plain", 1.0, 60.0), prediction("ustad-lambda", 1.0, 66.0)]
     (told,) = causes(results(detection=lines, prediction=predicted))
     assert "66.0 against 60.0 % of kinds of place right, events 0.900 against 0.800" in told
+    assert "†" not in told
+    detections = [
+        {**x, "training": {"left_out": 0.01} if x["method"] == "ustad-lambda" else {"curve": []}} for x in lines
+    ]
+    (told,) = causes(results(detection=detections, prediction=predicted))
+    assert told.endswith(
+        "events 0.900 against 0.800, agents 0.900 against 0.800 (the other stopped by the older rule, †)."
+    )

@@ -7,7 +7,7 @@ from ustad.lab.baselines import find
 from ustad.lab.evaluation.experiments import DETECTORS, PREDICTORS
 from ustad.lab.evaluation.fairness_tables import find_unfinished, say_older_rule, training_tables
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS, class_name
-from ustad.lab.evaluation.result_tables import detection_tables, prediction_tables
+from ustad.lab.evaluation.result_tables import FEWER_SEEDS, detection_tables, prediction_tables
 from ustad.lab.evaluation.runner import is_cut
 from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule, say_stopped
 
@@ -91,3 +91,24 @@ def test_tables_with_the_mark_say_what_it_means_and_others_do_not():
         assert len(tables) == 3
         assert {OLDER_RULE in table.note for table in tables} == {is_marked}
         assert {"†" in table.markdown() for table in tables} == {is_marked}
+
+
+def test_networks_that_were_trained_without_a_gpu_are_named_where_others_had_one():
+    with_gpu, without = {**trained("transformer"), "device": "cuda"}, {**trained("atrom"), "device": "cpu"}
+    (table,) = training_tables({"detection": [with_gpu, without]})
+    assert f"in fp32 where a GPU has bf16: on {TOWN} ATROM." in table.note
+    for lines in ([with_gpu], [without]):
+        (table,) = training_tables({"detection": lines})
+        assert "fp32" not in table.note
+
+
+def test_an_improvement_is_over_the_same_people_and_rows_of_fewer_seeds_are_pointed_at():
+    ours, other = trained("ustad-plain"), trained("transformer")
+    others_people = trained("transformer", seed=2)
+    others_people["result"] = {"events": {"auroc": 0.1, "ap": 0.1}, "agents": {"auroc": 0.1, "ap": 0.1}}
+    (few,) = detection_tables([ours, other, others_people])
+    assert "+0.0 % (Transformer)" in few.rows[-1]
+    assert FEWER_SEEDS in few.note
+    (same,) = detection_tables([ours, other])
+    assert same.rows[-1] == few.rows[-1]
+    assert FEWER_SEEDS not in same.note

@@ -13,19 +13,39 @@ from ustad.lab.evaluation.drawing import COLOURS, WIDTH, Figure
 from ustad.lab.evaluation.result_tables import Line, select_lines, sets, slug
 
 OTHER = "0.75"  # grey: kinds of place without a colour of their own
+#: Not black: the event is framed in it.
+KIND_COLOURS = [colour for colour in COLOURS if colour != "#000000"]
+#: How kinds are told apart that have the same colour, in all pictures of a data set.
+HATCHES = ("", "/////", ".....", "xxxxx", "-----")
+Styles = dict[str, tuple[str, str]]
 
 
-def case_figures(lines: list[Line]) -> list[Figure]:
-    """The first case by each rule, of the lowest seed of each data set."""
+def case_figures(*parts: list[Line]) -> list[Figure]:
+    """The first case by each rule, of the lowest seed of each data set and part (the paper's rules, our preset's)."""
     figures = []
-    for data in sets(lines):
-        line = min(select_lines(lines, data=data), key=lambda x: x["seed"])
-        cases = {(case["kind"], case.get("among", "all events")): case for case in reversed(line["result"]["cases"])}
-        for (kind, among), case in reversed(cases.items()):
-            caption = f"First by the rule {kind} among {among}, {data}, seed {line['seed']}: {case_words(case)}"
-            name = f"case-{slug(data)}-{slug(kind)}-{slug(among)}"
-            figures.append(Figure(name, caption, partial(draw_case, case=case)))
+    for lines in parts:
+        for data in sets(lines):
+            order = rank_kinds([case for part in parts for case in _first_cases(part, data).values()])
+            for (kind, among), case in _first_cases(lines, data).items():
+                seed = _first_line(lines, data)["seed"]
+                caption = f"First by the rule {kind} among {among}, {data}, seed {seed}: {case_words(case)}"
+                name = f"case-{slug(data)}-{slug(kind)}-{slug(among)}"
+                figures.append(Figure(name, caption, partial(draw_case, case=case, order=order)))
     return figures
+
+
+def _first_line(lines: list[Line], data: str) -> Line:
+    return min(select_lines(lines, data=data), key=lambda x: x["seed"])
+
+
+def _first_cases(lines: list[Line], data: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The first case by each rule and choice, where the data set has any."""
+    if not select_lines(lines, data=data):
+        return {}
+    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    for case in _first_line(lines, data)["result"]["cases"]:
+        cases.setdefault((case["kind"], case.get("among", "all events")), case)
+    return cases
 
 
 def case_words(case: dict[str, Any]) -> str:
@@ -46,19 +66,19 @@ def _describe(values: dict[str, Any]) -> str:
     return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"
 
 
-def draw_case(plt: Any, case: dict[str, Any]) -> Any:
+def draw_case(plt: Any, case: dict[str, Any], order: list[str]) -> Any:
     """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
-    colour = case_colours(case)
+    styles = case_styles(case, order)
     days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
     tall = max(2.0, 0.07 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, tall))
     for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
         for day, low, high, word in case[part]:
-            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
+            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, **_look(styles.get(word, (OTHER, ""))))
         _name_days(axis, part, span)
     for day, low, high, _ in case["event"]:
         axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=1.2)
-    handles = _legend_patches(plt, case, colour)
+    handles = _legend_patches(plt, case, styles)
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=3)
     return figure
 
@@ -74,22 +94,36 @@ def _name_days(axis: Any, part: str, span: list[int]) -> None:
     axis.set_ylabel("since the first day (days)")
 
 
-def _legend_patches(plt: Any, case: dict[str, Any], colour: dict[str, str]) -> dict[str, Any]:
+def _look(style: tuple[str, str]) -> dict[str, Any]:
+    colour, hatch = style
+    return {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+
+
+def _legend_patches(plt: Any, case: dict[str, Any], styles: Styles) -> dict[str, Any]:
     """What each colour and the frame stand for."""
     patch = partial(plt.Rectangle, (0, 0), 1, 1)
-    handles = {word: patch(color=tint) for word, tint in colour.items()}
-    if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
+    handles = {word: patch(**_look(style)) for word, style in styles.items()}
+    if any(block[3] not in styles for part in ("train", "test") for block in case[part]):
         handles["other"] = patch(color=OTHER)
     return {**handles, "the event": patch(fill=False, edgecolor="black", linewidth=2)}
 
 
-def case_colours(case: dict[str, Any]) -> dict[str, str]:
-    """A colour for the most frequent kinds of place; the event's own and the expected one are always among them.
+def rank_kinds(cases: list[dict[str, Any]]) -> list[str]:
+    """Kinds of place of some cases, the most frequent first."""
+    words = Counter(str(block[3]) for case in cases for part in ("train", "test") for block in case[part])
+    return sorted(words, key=lambda word: (-words[word], word))
 
-    Not black: the event is framed in it.
+
+def case_styles(case: dict[str, Any], order: list[str]) -> Styles:
+    """Colour and hatch of a case's most frequent kinds of place; the event's own and the expected one are among them.
+
+    They follow from the kind's place in the order, so that it looks the same in every case.
     """
-    colours = [colour for colour in COLOURS if colour != "#000000"]
-    words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
+    own = rank_kinds([case])
     words_shown = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
-    in_order = sorted(words, key=lambda word: (word not in words_shown, -words[word], word))[: len(colours)]
-    return dict(zip(sorted(in_order, key=lambda word: (-words[word], word)), colours, strict=False))
+    first = sorted(own, key=lambda word: (word not in words_shown, own.index(word)))[: len(KIND_COLOURS)]
+    return {word: _style(order.index(word)) for word in order if word in first}
+
+
+def _style(place: int) -> tuple[str, str]:
+    return KIND_COLOURS[place % len(KIND_COLOURS)], HATCHES[place // len(KIND_COLOURS) % len(HATCHES)]

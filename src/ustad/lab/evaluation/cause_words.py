@@ -19,8 +19,16 @@ from ustad.lab.evaluation.comparison_tables import losses_by_lambda
 from ustad.lab.evaluation.experiments import EXPERIMENTS, LARGE
 from ustad.lab.evaluation.fitted_models import USTAD
 from ustad.lab.evaluation.result_files import Line
-from ustad.lab.evaluation.result_tables import NAMES, Results, detection_values, score_values, select_lines, sets
-from ustad.lab.evaluation.standing import compare_predictions, of_same_people
+from ustad.lab.evaluation.result_tables import (
+    NAMES,
+    Results,
+    detection_values,
+    of_same_people,
+    score_values,
+    select_lines,
+    sets,
+)
+from ustad.lab.evaluation.standing import compare_predictions
 from ustad.lab.evaluation.stopping import OLDER_MARK, WITH_VARIANCES, has_ended, is_of_older_rule
 
 #: What settings that are tried are called in a sentence.

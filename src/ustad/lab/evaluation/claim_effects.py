@@ -24,10 +24,11 @@ from ustad.lab.evaluation.result_tables import (
     Results,
     Steps,
     after,
+    of_same_people,
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import ENOUGH_SETS, count_wins, lead, of_same_people
+from ustad.lab.evaluation.standing import ENOUGH_SETS, count_wins, lead
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")

@@ -43,7 +43,7 @@ def detection_figures(lines: list[Line]) -> list[Figure]:
         for level in (level for level in LEVELS if values_by_method(own, level, "auroc")):
             caption = (
                 f"AUROC and AUPR of {level} by every detector, mean and standard deviation over data sets, {data} "
-                "(dotted: chance)"
+                "(dotted: chance, for AUPR the share of anomalies)"
             )
             draw = partial(draw_detectors, lines=own, level=level)
             figures.append(Figure(f"detection-{slug(data)}-{level}", caption, draw))
@@ -71,10 +71,12 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
     labels = [add_count(NAMES[method].replace("`", ""), len(values["auroc"][method])) for method in methods]
     axes[0].set_yticks(range(len(methods)), labels)
     axes[0].axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+    if shares := [x["result"][level]["prevalence"] for x in lines if "prevalence" in x["result"].get(level, {})]:
+        axes[1].axvline(np.mean(shares), color="0.6", linewidth=0.8, linestyle=":")
     axes[0].set_xlabel("AUROC\n(0–1)")
     axes[1].set_xlabel("AUPR\n(0–1, log)")
     axes[1].set_xscale("log")
-    thin_ticks(plt, axes[1].xaxis, least=0.45)
+    thin_ticks(plt, axes[1].xaxis, least=0.4)
     return figure
 
 

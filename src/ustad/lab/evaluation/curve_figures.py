@@ -99,5 +99,5 @@ def _limit_losses(axis: Any, runs: list[dict[str, Any]]) -> None:
 def _title(method: str, runs: list[dict[str, Any]]) -> str:
     """The method; below how many networks were trained, stopped by themselves, and did so by the older rule."""
     n_ended, n_older = (sum(run[key] for run in runs) for key in ("ended", "older"))
-    mark = f", {n_older} {OLDER_MARK}" if n_older else ""
+    mark = f" {OLDER_MARK}" if n_older == len(runs) else f" ({n_older} {OLDER_MARK})" if n_older else ""
     return f"{NAMES[method].replace('`', '')}\nn = {len(runs)}, {n_ended} ended{mark}"

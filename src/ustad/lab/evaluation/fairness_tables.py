@@ -101,8 +101,22 @@ def training_tables(results: Results) -> list[Table]:
     lines = [line for _, _, own in _trainings(results) for line in own]
     in_stages = dict.fromkeys(NAMES[line["method"]] for line in lines if len(list_stages(line["training"])) > 1)
     note += f" Of {', '.join(in_stages)} two trainings, one after the other, are added up." if in_stages else ""
-    note = add_older_rule(note, lines)
+    on_cpu = _say_on_cpu(lines)
+    note = add_older_rule(f"{note} {on_cpu}".rstrip(), lines)
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
+
+
+def _say_on_cpu(lines: list[Line]) -> str:
+    """Which networks were trained without a GPU, and so in full precision, where others had one."""
+    names: dict[str, list[str]] = {}
+    for line in lines:
+        if line.get("device") == "cpu":
+            own = names.setdefault(line["data"], [])
+            own += [] if NAMES[line["method"]] in own else [NAMES[line["method"]]]
+    if not names or all(line.get("device") == "cpu" for line in lines):
+        return ""
+    texts = "; ".join(f"on {data} {' · '.join(methods)}" for data, methods in names.items())
+    return f"Trained on a CPU, some seeds at least, and so in fp32 where a GPU has bf16: {texts}."
 
 
 def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:

@@ -23,7 +23,6 @@ _MAKERS: dict[str, Callable[[list[Line]], list[Figure]]] = {
     "scores": score_figures,
     "injections": injection_figures,
     "epistemic": epistemic_figures,
-    "cases": case_figures,
 }
 
 
@@ -47,5 +46,5 @@ def figures_by_experiment(results: Results) -> dict[str, list[Figure]]:
     """Every figure the results allow, not drawn yet."""
     figures = {name: make(results[name]) if results[name] else [] for name, make in _MAKERS.items()}
     figures["detection"] = [*curve_figures(results), *figures["detection"]]
-    figures["cases"] += case_figures(results.get("cases of best", []))
+    figures["cases"] = case_figures(results["cases"], results.get("cases of best", []))
     return figures

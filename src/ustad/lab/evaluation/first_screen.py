@@ -25,7 +25,7 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import MEASURES, compare_predictions, say_lead
+from ustad.lab.evaluation.standing import MEASURES, compare_predictions, say_lead, say_trips
 
 #: Verdicts on claims that the list below the answers has, in its order.
 NOT_CONFIRMED = ("mixed", "not confirmed", "reversed", TOO_FEW)
@@ -88,6 +88,7 @@ def say_detections(results: Results, data: str) -> list[str]:
             areas = _areas(results, data, "ustad-plain", level)
             parts = (f"By {word} it is {verdict}." for (_, word), verdict in zip(MEASURES, verdicts, strict=True))
             sentences.append(f"{level.capitalize()}: USTAD has {areas}. {' '.join(parts)}")
+    sentences += say_trips(results, data)
     for method, words in (
         ("ustad-none", "Without its uncertainties it"),
         ("distance", "A rule, the distance to own places,"),

@@ -91,12 +91,10 @@ def _quality_table(lines: list[Line], data: str) -> Table:
     heads = ("phone", *(name for name, *_ in QUALITY))
     rows = []
     for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data)):
-        recordings = [x["result"]["recording"] for x in select_lines(lines, data=data, phone=phone)]
-        distinct = list(
-            {str(sorted(recording.items())): recording for recording in recordings if recording}.values()
-        )  # not once per method
-        if distinct:
-            rows.append((phone, *quality_row(distinct)))
+        own = [x for x in select_lines(lines, data=data, phone=phone) if x["result"]["recording"]]
+        recordings = {x["seed"]: x["result"]["recording"] for x in own}  # once a town, not once a method
+        if recordings:
+            rows.append((phone, *quality_row(list(recordings.values()))))
     return Table(f"gps-stays-{slug(data)}", f"Stays extracted from GPS, {data}", heads, tuple(rows), QUALITY_NOTE)
 
 

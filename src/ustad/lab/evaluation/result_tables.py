@@ -56,6 +56,10 @@ WHATS = ("auroc", "ap")
 #: Decimals of errors in km and minutes, and of percentages; AUROC and AUPR have three.
 ERROR_DIGITS, SHARE_DIGITS = 2, 1
 ENDED_HEAD = "stopped by itself"
+FEWER_SEEDS = (
+    "A row of fewer seeds is of fewer data sets: compare it with the same ones alone, as the improvement and the "
+    "verdicts do."
+)
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
@@ -180,6 +184,14 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
     return without_empty(table)
 
 
+def of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
+    """The lines of a data set's seeds that each method (USTAD, if none is named) was run on, so that figures that are
+    compared are of the same people."""
+    own = select_lines(lines, data=data)
+    seeds = [{x["seed"] for x in select_lines(own, method=method)} for method in methods or ("ustad-plain",)]
+    return [x for x in own if x["seed"] in set.intersection(*seeds)]
+
+
 def prediction_values(lines: list[Line], data: str, method: str, what: str, *, term: str) -> list[float]:
     """One figure per seed; `rejection` is USTAD without its most uncertain five per cent."""
     rejects = method == "rejection"
@@ -220,6 +232,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     if any("%" in cell for cell in improvement):
         rows.append(improvement)
         note = IMPROVEMENT
+    if len({row[1] for row in rows if row[1]}) > 1:
+        note = f"{note} {FEWER_SEEDS}".strip()
     note = add_older_rule(note, select_lines(lines, data=data))
     note = f"{note} {say_older_code(select_lines(lines, data=data), NAMES)}".strip()
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
@@ -244,7 +258,8 @@ def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str,
 
 
 def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
-    row = ["**improvement**", ""]
+    """Of USTAD over the best deep baseline, of the same people."""
+    lines, row = of_same_people(lines, data), ["**improvement**", ""]
     for level in LEVELS:
         for what in WHATS:
             ours, best = (

@@ -22,12 +22,14 @@ from ustad.lab.evaluation.result_tables import (
     Table,
     best_deep,
     detection_values,
+    of_same_people,
     plain,
     prediction_values,
     score_values,
     select_lines,
     sets,
 )
+from ustad.lab.evaluation.stopping import OLDER_MARK, is_of_older_rule
 
 #: What stands beside USTAD and the deep baselines.
 BESIDE = {
@@ -91,14 +93,6 @@ def standing(results: Results) -> list[Table]:
     lines = results["detection"]
     note = " ".join(filter(None, (STANDING, say_wider(lines), say_older_code(lines, NAMES))))
     return [Table("standing", "Where USTAD stands", heads, tuple(rows), note)] if rows else []
-
-
-def of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
-    """The lines of a data set's seeds that each method (USTAD, if none is named) was run on, so that figures that are
-    compared are of the same people."""
-    own = select_lines(lines, data=data)
-    seeds = [{x["seed"] for x in select_lines(own, method=method)} for method in methods or (USTAD,)]
-    return [x for x in own if x["seed"] in set.intersection(*seeds)]
 
 
 def _both(lines: list[Line], data: str, method: str, level: str) -> str:
@@ -223,7 +217,7 @@ def causes(results: Results) -> list[str]:
         sentences = [
             *_predictions(results["prediction"], data),
             *_parts(results, data),
-            *_trips(results, data),
+            *say_trips(results, data),
             *_say_searched(results, data),
         ]
         if sentences:
@@ -254,7 +248,7 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
     return [f"Beside the Transformer it predicts {'; '.join(words)}."] if words else []
 
 
-def _trips(results: Results, data: str) -> list[str]:
+def say_trips(results: Results, data: str) -> list[str]:
     """What the way to each stay adds, as one of the features of the score."""
     methods = ("ustad-trips", USTAD)
     lines = of_same_people([*results["detection"], *results.get("detection with trips", [])], data, *methods)
@@ -277,7 +271,9 @@ def _say_searched(results: Results, data: str) -> list[str]:
     figures += [
         f"{level} {np.mean(a):.3f} against {np.mean(b):.3f}" for level, (a, b) in zip(LEVELS, areas, strict=True)
     ]
-    return [f"With λ = {BEST_LAMBDA:g} it has {', '.join(figures)}."]
+    older = any(is_of_older_rule(line) for line in select_lines(detections, data=data, method=USTAD))
+    mark = f" (the other stopped by the older rule, {OLDER_MARK})" if older else ""
+    return [f"With λ = {BEST_LAMBDA:g} it has {', '.join(figures)}{mark}."]
 
 
 def _parts(results: Results, data: str) -> list[str]:

@@ -136,9 +136,10 @@ def draw_classes(plt: Any, lines: list[Line]) -> Any:
     at = np.array([(*row["eu"], *row["right"]) for row in rows]).reshape(-1, 4)
     colour = style_of("ustad-plain").colour
     axis.scatter(at[:, 0], at[:, 2], s=areas, alpha=0.55, color=colour, edgecolor="white", zorder=3)
-    axis.errorbar(at[:, 0], at[:, 2], xerr=at[:, 1], yerr=at[:, 3], fmt="none", ecolor="0.6", elinewidth=0.6)
+    upright = [np.minimum(at[:, 3], at[:, 2]), np.minimum(at[:, 3], 100 - at[:, 2])]  # no share is beyond 0 and 100 %
+    axis.errorbar(at[:, 0], at[:, 2], xerr=at[:, 1], yerr=upright, fmt="none", ecolor="0.6", elinewidth=0.6)
     axis.margins(0.12)
-    axis.set_ylim(-8, 108)  # of rare kinds the bars are longer
+    axis.set_ylim(-8, 108)
     axis.set_title(f"USTAD, n = {sum(row['n'] for row in rows):,} events")
     axis.set_xlabel("mean EU of the kind of place (nats)")
     axis.set_ylabel("accuracy (%)")
@@ -181,6 +182,8 @@ def draw_training_size(plt: Any, lines: list[Line]) -> Any:
         axis.set_title("USTAD")
         axis.set_ylabel(f"{what.upper()} (times that of {weeks[0]} week{'s' * (weeks[0] > 1)})")
         axis.set_yscale("log")
+    axes[1].sharey(axes[0])
+    for axis in axes:
         plain_ticks(plt, axis.yaxis, steps_that_fit(axis.yaxis))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
