@@ -60,10 +60,11 @@ INTRODUCTIONS = {
         "Events are sorted by their total uncertainty (AU + EU, or the one that the variant has) and the most "
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
-        "true, so the sum can put wrong predictions among the surest. The dotted line sorts each feature by its own "
-        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Every network, "
-        "of fewer weeks too, is trained until validation stands still: for as many steps as with all weeks or, apart, "
-        "for as many epochs, which are fewer steps of fewer weeks."
+        "true, so the sum can put wrong predictions among the surest. Most of a sum is of kind of place and weekday, "
+        "whose EU is an entropy (nats); variances of numbers, in encoded units, are hundreds of times smaller. The "
+        "dotted line sorts each feature by its own AU + EU instead; USTAD-EU knows a kind of place by its entropy "
+        "alone. Every network, of fewer weeks too, is trained until validation stands still: for as many steps as with "
+        "all weeks or, apart, for as many epochs, which are fewer steps of fewer weeks."
     ),
     "scores": "One model, its events scored in different ways.",
     "injections": (

@@ -31,9 +31,8 @@ NAMES = {
     "visit-rate-causal": "visit rate, causal", "visit-rate-category": "visit rate by kind of place",
     "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
     "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
-    "ustad-minmax": "USTAD, numbers in [0, 1]",
-    "ustad-lambda": f"USTAD, λ = {BEST_LAMBDA:g}", "ustad-weeks": "USTAD after one week beside all",
-    "ustad-weeks-between": "USTAD after two weeks",
+    "ustad-minmax": "USTAD, numbers in [0, 1]", "ustad-lambda": f"USTAD, λ = {BEST_LAMBDA:g}",
+    "ustad-weeks": "USTAD after one week beside all", "ustad-weeks-between": "USTAD after two weeks",
     "ustad-default": "preset `best` (ours)", "ustad-best": "preset `best` (ours)",
     "ustad-quick": "preset `quick` (ours)", "ustad-paper": "preset `paper`",
 }  # fmt: skip
@@ -56,10 +55,7 @@ WHATS = ("auroc", "ap")
 #: Decimals of errors in km and minutes, and of percentages; AUROC and AUPR have three.
 ERROR_DIGITS, SHARE_DIGITS = 2, 1
 ENDED_HEAD = "stopped by itself"
-FEWER_SEEDS = (
-    "A row of fewer seeds is of fewer data sets: compare it with the same ones alone, as the improvement and the "
-    "verdicts do."
-)
+FEWER_SEEDS = "A row of fewer seeds is of fewer data sets; the improvement and the verdicts compare the same ones."
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
@@ -185,8 +181,7 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
 
 
 def of_same_people(lines: list[Line], data: str, *methods: str) -> list[Line]:
-    """The lines of a data set's seeds that each method (USTAD, if none is named) was run on, so that figures that are
-    compared are of the same people."""
+    """The lines of those seeds of a data set that each method (USTAD, if none is named) was run on."""
     own = select_lines(lines, data=data)
     seeds = [{x["seed"] for x in select_lines(own, method=method)} for method in methods or ("ustad-plain",)]
     return [x for x in own if x["seed"] in set.intersection(*seeds)]
