@@ -367,7 +367,7 @@ def test_seeds_by_name_are_of_the_people_too():
     assert plan(["scores"], [files], [3], TINY)[0].source == files
 
 
-@pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1-3", [1, 2, 3]), ("2,7-8", [2, 7, 8])])
+@pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1-3", [1, 2, 3]), ("2,7-8", [2, 7, 8]), ("3-3,2-3", [3, 2])])
 def test_seeds_are_a_number_or_named(text, seeds):
     assert read_seeds(text) == seeds
 

@@ -257,7 +257,7 @@ def read_seeds(text: str) -> int | list[int]:
     try:
         if text.isdigit():
             return max(1, int(text))
-        seeds = [n for part in text.split(",") for n in _span(part)]
+        seeds = list(dict.fromkeys(n for part in text.split(",") for n in _span(part)))
     except ValueError:
         seeds = []
     if not seeds:
