@@ -274,7 +274,7 @@ def test_the_page_is_made_from_the_result_files_alone(finished, tmp_path):
     assert "small run" in text
     assert "other data than the paper's" in text
     for name in PAPER:
-        assert (f"## {QUESTIONS[name]}" if name in QUESTIONS else f"### {name}:") in text
+        assert (f"## {QUESTIONS[name]}" if name in QUESTIONS else f"### Experiment `{name}`:") in text
     shown_files = {part.split(")")[0] for part in text.split("](figures/")[1:]}
     assert shown_files == {p.name for p in (tmp_path / "figures").iterdir()}
     assert all((tmp_path / "figures" / name).stat().st_size > 1000 for name in shown_files)

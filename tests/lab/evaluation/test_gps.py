@@ -76,7 +76,11 @@ def test_every_recording_has_a_line_and_their_table_follows_the_verdicts(work: P
     results = read_results(work / "results")
     assert len(results["gps"]) == 5
     page = page_text(results, "results", "figures")
-    assert page.index("## In one screen") < page.index("## gps") < page.index("## Data, seeds and budgets")
+    assert (
+        page.index("## In one screen")
+        < page.index("## What remains with raw GPS?")
+        < page.index("## Data, seeds and budgets")
+    )
     detection, quality = gps_tables(results["gps"])
     assert [row[1] for row in detection.rows] == [TRUE_STAYS, "logger", "app"]
     assert [row[0] for row in quality.rows] == ["logger", "app"]

@@ -129,13 +129,12 @@ def _rejection_table(lines: list[Line], data: str) -> Table:
         results = [x["result"] for x in select_lines(lines, method=method)]
         for way, words in (("curves", ""), ("own", ", each feature by its own")):
             if all(way in result for result in results) and (way == "curves" or method == "ustad-plain"):
-                cells = (_kept_errors(results, way, term) for term in terms)
-                rows.append((NAMES[method] + words, str(len(results)), *cells))
-    heads = ("sorted by the uncertainty of", "data sets", *(_kept_head(term) for term in terms))
-    note = (
-        "Mean absolute error of all events, of the surest 95 % and of the surest half; of kinds of place the share "
-        "that is right. USTAD-none has nothing to sort by."
-    )
+                for share in (1.0, 0.95, 0.5):
+                    words_kept = "all" if share == 1 else f"surest {100 * share:g} %"
+                    cells = (_kept_error(results, way, term, share) for term in terms)
+                    rows.append((NAMES[method] + words, str(len(results)), words_kept, *cells))
+    heads = ("sorted by the uncertainty of", "data sets", "events", *(_kept_head(term) for term in terms))
+    note = "Mean absolute errors, and the share of kinds of place that is right. USTAD-none has nothing to sort by."
     return Table(f"rejection-{slug(data)}", f"All events, the surest 95 % and half, {data}", heads, tuple(rows), note)
 
 
@@ -143,14 +142,10 @@ def _kept_head(term: str) -> str:
     return "kind of place, % right" if term == "poi" else TERMS[term]
 
 
-def _kept_errors(results: list[dict[str, Any]], way: str, term: str) -> str:
-    """Means over data sets: all, 95 %, half."""
-    cells = []
-    for share in (1.0, 0.95, 0.5):
-        values = [result[way][term][result["kept"].index(share)] for result in results]
-        mean = float(np.mean(values))
-        cells.append(plain(100 * (1 - mean), SHARE_DIGITS) if term == "poi" else plain(mean, ERROR_DIGITS))
-    return " · ".join(cells)
+def _kept_error(results: list[dict[str, Any]], way: str, term: str, share: float) -> str:
+    """The mean over data sets."""
+    mean = float(np.mean([result[way][term][result["kept"].index(share)] for result in results]))
+    return plain(100 * (1 - mean), SHARE_DIGITS) if term == "poi" else plain(mean, ERROR_DIGITS)
 
 
 def scaling_tables(lines: list[Line]) -> list[Table]:

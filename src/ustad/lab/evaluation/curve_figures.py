@@ -15,7 +15,7 @@ from ustad.lab.evaluation.fairness_tables import WITH_NETWORKS
 from ustad.lab.evaluation.fitted_models import SAME
 from ustad.lab.evaluation.method_styles import family, style_of
 from ustad.lab.evaluation.result_tables import NAMES, Line, Results, select_lines, sets, slug
-from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, has_ended, is_of_older_rule
+from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, has_ended, is_of_older_rule, list_stages
 
 COLUMNS = 2
 #: Panels of one figure: more would not fit a page.
@@ -52,6 +52,8 @@ def _split(methods: list[str]) -> list[list[str]]:
 def _caption(words: str, data: str, lines: list[Line]) -> str:
     """What the curves are of; where networks stopped by the older rule, what the mark in their titles means."""
     caption = f"Validation loss by epoch (each method's own units), {words}, {data}. Dots: the weights that were kept."
+    two_stages = dict.fromkeys(NAMES[x["method"]] for x in lines if len(list_stages(x.get("training", {}))) > 1)
+    caption += f" Of {', '.join(two_stages)} the second of two trainings." if two_stages else ""
     return add_older_rule(caption, lines).removesuffix(".")
 
 

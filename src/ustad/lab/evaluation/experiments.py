@@ -86,13 +86,13 @@ def _uncertainty(models: FittedModels, **options: Any) -> dict[str, Any]:
 
 EXPERIMENTS: dict[str, Experiment] = {
     "prediction": Experiment(
-        "masked prediction: MAE, MAPE and accuracy (Q1)",
+        "masked prediction: MAE, MAPE and accuracy",
         compute.prediction,
         tuple({"method": name} for name in PREDICTORS),
     ),
-    "detection": Experiment("anomaly detection of events and agents (Q2)", compute.detection, _detection_options()),
+    "detection": Experiment("anomaly detection of events and agents", compute.detection, _detection_options()),
     "uncertainty": Experiment(
-        "error against the share kept, EU by kind of place, AU and EU by weeks of training (Q3, Q4)",
+        "error against the share kept, EU by kind of place, AU and EU by weeks of training",
         _uncertainty,
         (
             *({"method": name} for name in compute.VARIANTS),
@@ -100,14 +100,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             *({"weeks": weeks, "steps": "equal"} for weeks in WEEKS[:-1]),
         ),
     ),
-    "scores": Experiment("which score of the same model finds most (Q4)", compute.scores),
+    "scores": Experiment("which score of the same model finds most", compute.scores),
     "injections": Experiment(
         "the six kinds of injected anomalies against four scores",
         compute.injections,
         tuple({"kind": kind, **ours} for ours in ({}, {"method": DEFAULT}) for kind in (*KINDS, "all")),
     ),
     "epistemic": Experiment("loss, EU and distance to the training events", compute.epistemic),
-    "cases": Experiment("case studies chosen by rule (Q5)", cases, ({}, {"method": DEFAULT})),
+    "cases": Experiment("case studies chosen by rule", cases, ({}, {"method": DEFAULT})),
     "gps": Experiment(
         "detection from true stays and from what phones record of the same people",
         gps,

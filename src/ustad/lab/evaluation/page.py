@@ -148,11 +148,11 @@ def _question(
     settings = say_given(lines, results.get("tried", []))
     notes = [introduce(name, results[name]), _older(results[name]), say_older_rule(lines), settings]
     parts = [f"## {question}", *notes, *_section(own[:1], [], figures)]
-    rest = [f"### {name}: {EXPERIMENTS[name].about}"]
+    rest = [f"### Experiment `{name}`: {EXPERIMENTS[name].about}"]
     rest += _section(own[1:], pictures.get(name, []), figures)
     for other in ALSO.get(name, ()):
         if results[other]:
-            rest += [f"### {other}: {EXPERIMENTS[other].about}", introduce(other, results[other])]
+            rest += [f"### Experiment `{other}`: {EXPERIMENTS[other].about}", introduce(other, results[other])]
             rest += _section(tables.get(other, []), pictures.get(other, []), figures)
     return [*parts, *_fold("Further tables and figures", rest)]
 
@@ -297,7 +297,7 @@ def _data_sets(results: Results) -> list[str]:
 def _condition(data: str, lines: list[Line]) -> tuple[str, ...]:
     detections = [x["result"] for x in lines if x["experiment"] == "detection"]
     levels = [(level, result[level]) for result in detections for level in LEVELS if level in result]
-    counts = {name: f"{counts_of['positives']:,} of {counts_of['n']:,}" for name, counts_of in levels}
+    counts = {level: _say_counts([own for name, own in levels if name == level]) for level, _ in levels}
     machines = {f"{x['hardware']['gpu'] if x['device'] == 'cuda' else x['hardware']['cpu']}" for x in lines}
     return (
         data,
@@ -314,6 +314,15 @@ def _condition(data: str, lines: list[Line]) -> tuple[str, ...]:
         f"{sum(x['seconds'] for x in lines) / 3600:.2f}",
         ", ".join(sorted(machines)),
     )
+
+
+def _say_counts(counts: list[dict[str, Any]]) -> str:
+    """`38 of 2,000`, or `34 to 41 of 2,000` where data sets differ."""
+    ranges = []
+    for what in ("positives", "n"):
+        few, many = (f"{find(own[what] for own in counts):,}" for find in (min, max))
+        ranges.append(few if few == many else f"{few} to {many}")
+    return " of ".join(ranges)
 
 
 def _standard_error(positives: int, n: int) -> str:

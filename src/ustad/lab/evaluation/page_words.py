@@ -15,10 +15,11 @@ SMALL = (
     "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
     "about the paper."
 )
-GPS = "gps: from raw GPS, beside the true stays of the same people"
+GPS = "What remains with raw GPS?"
 FROM_GPS = (
-    "Nobody has true stays. Here the same simulated people and red team are scored from their true stays and from "
-    "those that `ustad extract` finds in what a logger, a phone, an app or antennas (`sparse`) record of them."
+    "Nobody has true stays. Here (`ustad lab experiment gps`) the same simulated people and red team are scored from "
+    "their true stays and from those that `ustad extract` finds in what a logger, a phone, an app or antennas "
+    "(`sparse`) record of them."
 )
 HOW_TO_RUN = """## How to run it again
 Finished cells are not run again, so a run that was stopped goes on; `--figures-only` makes tables, figures and page
@@ -60,8 +61,8 @@ INTRODUCTIONS = {
         "Events are sorted by their total uncertainty (AU + EU, or the one that the variant has) and the most "
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
-        "true, so the sum can put wrong predictions among the surest. Most of a sum is of kind of place and weekday, "
-        "whose EU is an entropy (nats); variances of numbers, in encoded units, are hundreds of times smaller. The "
+        "true, so the sum can put wrong predictions among the surest. Added up, EU is that of kind of place and "
+        "weekday (entropies in nats): EU of numbers, in squared encoded units, is hundreds of times smaller. The "
         "dotted line sorts each feature by its own AU + EU instead; USTAD-EU knows a kind of place by its entropy "
         "alone. Every network, of fewer weeks too, is trained until validation stands still: for as many steps as with "
         "all weeks or, apart, for as many epochs, which are fewer steps of fewer weeks."
