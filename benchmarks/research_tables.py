@@ -33,7 +33,8 @@ ROWS = {
 PUBLIC = {
     "ustad-default": "preset `best`", "ustad-quick": "preset `quick`", "ustad-plain": "preset `paper` without trips",
     "transformer": "Transformer", "sensitive-hue": "SensitiveHUE", "nov-online": "Nov-Online",
-    "visit-rate": "visit rate", "distance": "distance to own places", "ibat": "IBAT",
+    "visit-rate": "visit rate", "distance": "distance to own places", "ibat": "IBAT", "gm-vsae": "GM-VSAE",
+    "atrom": "ATROM",
 }  # fmt: skip
 
 
