@@ -38,7 +38,7 @@ from ustad.lab.evaluation.detection_metrics import evaluate
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.fairness_tables import method_seconds
 from ustad.lab.evaluation.fitted_models import DEFAULT, SAME
-from ustad.lab.evaluation.result_tables import Table
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.simulate import simulate_tables
 
 EXPERIMENTS = Path(__file__).parents[1] / "results" / "paper"

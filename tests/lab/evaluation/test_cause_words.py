@@ -90,34 +90,45 @@ def test_the_share_of_shortened_neighbours_is_counted():
 
 
 def test_kinds_of_place_are_told_by_the_data_on_which_they_are_predicted_worse():
-    def predicted(method, data, accuracy):
+    def predicted(method, data, accuracy, seeds=(1, 2)):
         rows = [{"term": "poi", "rejected": 0.0, "accuracy": accuracy}]
-        return {**line(method, data), "experiment": "prediction", "result": {"rows": rows}}
+        return [{**line(method, data, seed), "experiment": "prediction", "result": {"rows": rows}} for seed in seeds]
 
-    worse = [predicted("ustad-plain", "one", 60.0), predicted("transformer", "one", 70.0)]
-    better = [predicted("ustad-plain", "other", 71.0), predicted("transformer", "other", 70.0)]
-    assert "worse than by the Transformer on one. A" in say_kinds(results(prediction=[*worse, *better]))
-    assert say_kinds(results(prediction=better)) == ""
+    worse = [*predicted("ustad-plain", "one", 60.0), *predicted("transformer", "one", 70.0)]
+    better = [*predicted("ustad-plain", "other", 71.0), *predicted("transformer", "other", 70.0)]
+    single = [*predicted("ustad-plain", "alone", 60.0, [1]), *predicted("transformer", "alone", 70.0, [1])]
+    words = say_kinds(results(prediction=[*worse, *better, *single]))
+    assert words.startswith("Kinds of place are predicted worse than by the Transformer on one. ")
+    assert "λ" not in words
+    assert say_kinds(results(prediction=[*better, *single])) == ""
+    for accuracy, outcome in (
+        (65.0, "With λ = 5 they are on one too."),
+        (72.0, "With λ = 5 they no longer are, on one."),
+    ):
+        with_lambda = say_kinds(results(prediction=[*worse, *predicted("ustad-lambda", "one", accuracy)]))
+        assert with_lambda.endswith(outcome)
 
 
 def test_error_and_loss_of_one_model_are_compared_for_each_data_set():
-    def scored(data, **areas):
-        result = {how: {"events": {"auroc": area}} for how, area in areas.items()}
-        return {**line(data=data), "experiment": "scores", "result": result}
+    def scored(data, seed=1, **areas):
+        result = {how: {"events": {"auroc": area, "ap": area and area / 10}} for how, area in areas.items()}
+        return {**line(data=data, seed=seed), "experiment": "scores", "result": result}
 
-    words = say_variances(results(scores=[scored("one", pe=0.8, loss=0.7), scored("other", pe=0.6, loss=0.9)]))
-    assert "PE is better on one (0.800 and 0.700); the loss is better on other (0.600 and 0.900)." in words
+    lines = [scored("one", pe=0.8, loss=0.7), *(scored("other", seed, pe=0.4 + seed / 10, loss=0.9) for seed in (1, 3))]
+    words = say_variances(results(scores=lines))
+    assert words.endswith("one 0.800 / 0.080 and 0.700 / 0.070 (one data set); other 0.600 / 0.060 and 0.900 / 0.090.")
     assert say_variances(results(scores=[scored("one", pe=0.8, loss=None)])) == ""
 
 
 def test_own_places_are_compared_with_ustad_on_the_same_people():
     def found(method, data, ap, seed=1):
-        return {**line(method, data, seed), "result": {"events": {"ap": ap}}}
+        return {**line(method, data, seed), "result": {"events": {"ap": ap, "auroc": 0.5}}}
 
     ahead = [found("distance", "one", 0.3), found("distance", "one", 0.0, seed=2), found("ustad-plain", "one", 0.1)]
     behind = [found("distance", "other", 0.1), found("ustad-plain", "other", 0.2)]
     words = say_places(results(*ahead, *behind))
-    assert words.endswith("ahead of USTAD on one (0.300 against 0.100), and not on other (0.100 against 0.200).")
+    assert "one 0.500 / 0.300 against 0.500 / 0.100 (one data set)" in words
+    assert "other 0.500 / 0.100 against 0.500 / 0.200 (one data set)." in words
     assert say_places(results(*behind)) == ""
 
 

@@ -218,7 +218,7 @@ class World:
         ours = self.pick("ahead", 0.8, 0.6) + 0.01 * seed
         others = {"transformer": 0.7, "ctle": 0.5, "visit-rate": 0.99}
         others["nov-online"] = self.pick("nov-online", 0.6, 0.95)
-        others["ibat"] = self.pick("trajectories", 0.52, 0.8)
+        others |= {"ibat": self.pick("trajectories", 0.52, 0.9), "gm-vsae": 0.52, "atrom": 0.52}
         for method, value in {"ustad-plain": ours, **others}.items():
             level = {"auroc": value, "ap": value / 10}
             yield {"method": method, "window": "day"}, {"events": level, "agents": level}

@@ -110,6 +110,13 @@ def test_effects_beyond_a_spread_need_no_other(effects, verdict):
     assert Claim("", "", tuple(every_effect)).verdict == verdict
 
 
+def test_the_printed_effect_is_of_the_data_that_the_verdict_rests_on():
+    few = tuple(Effect("port", seed, "", -9.0) for seed in range(4))
+    claim = Claim("", "", (*claim_of(0.2, 0.2, 0.2, 0.2, 0.3).every_effect, *few))
+    assert claim.figures == "+0.220 ± 0.045; 5 of 5 agree"
+    assert Claim("", "", few).figures == "-9.000 ± 0.000; 0 of 4 agree"
+
+
 def test_two_data_that_disagree_confirm_nothing():
     other = (Effect("port", seed, "", -0.3) for seed in range(5))
     assert Claim("", "", (*claim_of(*(0.3,) * 5).every_effect, *other)).verdict == "not confirmed"

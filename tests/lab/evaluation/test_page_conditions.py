@@ -128,7 +128,8 @@ def test_the_first_screen_says_what_trips_add_of_the_same_people():
     told = [found("ustad-trips", seed, 0.7) for seed in (1, 2)]
     results = {**{name: [] for name in EXPERIMENTS}, "detection": plain, "detection with trips": told}
     row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q2"))
-    assert "With trips among its features it has events 0.700 against 0.650, agents 0.700 against 0.650." in row
+    figures = "events 0.700 against 0.650, agents 0.700 against 0.650"
+    assert f"With trips among its features it has, by AUROC, {figures}." in row
 
 
 def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():

@@ -75,9 +75,20 @@ def prediction(method, mae, accuracy, seed=1):
 
 
 def test_causes_name_what_is_predicted_better_and_worse():
-    lines = [prediction("ustad-plain", 2.0, 50.0), prediction("transformer", 3.0, 60.0)]
+    lines = [
+        prediction(method, mae, right, seed)
+        for method, mae, right in (("ustad-plain", 2.0, 50.0), ("transformer", 3.0, 60.0)) for seed in (1, 2)
+    ]  # fmt: skip
     (sentence,) = causes(results(prediction=lines, detection=detection("ustad-plain", (0.8,))))
     assert "x (2 against 3 km) better; kind of place (50 against 60 % right) worse" in sentence
+
+
+def test_one_data_set_gives_no_verdict_on_predictions():
+    lines = [prediction("ustad-plain", 2.0, 50.0), prediction("transformer", 3.0, 60.0)]
+    (sentence,) = causes(results(prediction=lines, detection=detection("ustad-plain", (0.8,))))
+    assert sentence.endswith(
+        "predicts x (2 against 3 km), kind of place (50 against 60 % right) (one data set, no verdict)."
+    )
 
 
 def test_a_difference_within_the_spread_is_neither_better_nor_worse():
@@ -103,8 +114,8 @@ def test_a_goal_is_met_by_more_than_the_spread_and_kinds_within_two_points():
 
 def test_predictions_are_compared_on_the_same_people():
     """Dual-Tr was run on a second data set too, which is harder: its error there says nothing about USTAD."""
-    lines = [prediction("ustad-plain", 2.1, 70.0), prediction("dual-tr", 2.0, 70.0)]
-    lines.append(prediction("dual-tr", 9.0, 10.0, seed=2))
+    lines = [prediction(m, mae, 70.0, seed) for m, mae in (("ustad-plain", 2.1), ("dual-tr", 2.0)) for seed in (1, 2)]
+    lines.append(prediction("dual-tr", 9.0, 10.0, seed=3))
     (table,) = goal_tables(results(prediction=lines))
     assert [row[2:] for row in table.rows] == [
         ("2.1 against 2 km", "missed"), ("70 against 70 % right", "met"),
@@ -150,7 +161,7 @@ def test_the_searched_lambda_stands_beside_the_printed_one():
         line["result"]["events"] = line["result"]["agents"]
     predicted = [prediction("ustad-plain", 1.0, 60.0), prediction("ustad-lambda", 1.0, 66.0)]
     (told,) = causes(results(detection=lines, prediction=predicted))
-    assert "66.0 against 60.0 % of kinds of place right, events 0.900 against 0.800" in told
+    assert "66.0 against 60.0 % of kinds of place right, and by AUROC events 0.900 against 0.800" in told
     assert "†" not in told
     detections = [
         {**x, "training": {"left_out": 0.01} if x["method"] == "ustad-lambda" else {"curve": []}} for x in lines

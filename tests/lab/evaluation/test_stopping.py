@@ -7,8 +7,9 @@ from ustad.lab.baselines import find
 from ustad.lab.evaluation.experiments import DETECTORS, PREDICTORS
 from ustad.lab.evaluation.fairness_tables import find_unfinished, say_older_rule, training_tables
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS, class_name
-from ustad.lab.evaluation.result_tables import FEWER_SEEDS, detection_tables, prediction_tables
+from ustad.lab.evaluation.result_tables import FEWER_SEEDS, best_deep, detection_tables, prediction_tables
 from ustad.lab.evaluation.runner import is_cut
+from ustad.lab.evaluation.standing import lead
 from ustad.lab.evaluation.stopping import OLDER_RULE, WITH_VARIANCES, count_ended, is_of_older_rule, say_stopped
 
 TOWN = "town (9 agents)"
@@ -112,3 +113,26 @@ def test_an_improvement_is_over_the_same_people_and_rows_of_fewer_seeds_are_poin
     (same,) = detection_tables([ours, other])
     assert same.rows[-1] == few.rows[-1]
     assert FEWER_SEEDS not in same.note
+
+
+def test_baselines_that_stopped_by_training_events_too_are_marked_until_they_are_run_anew():
+    older, newer = ({**trained("sensitive-hue"), "versions": v} for v in ({"ustad": "0.3.0"}, {"code": "abc"}))
+    assert [count_ended([line]) for line in (older, newer)] == ["1 of 1 †", "1 of 1"]
+    assert count_ended([{**trained("transformer"), "versions": {}}]) == "1 of 1"
+    untrained = {key: value for key, value in older.items() if key != "training"}
+    assert not is_of_older_rule(untrained)
+
+
+def test_the_best_baseline_is_the_best_on_the_people_that_ustad_was_run_on():
+    ours = [trained("ustad-plain", seed) for seed in (1, 2)]
+    others = [trained("transformer", seed) for seed in (1, 2)]
+    elsewhere = [trained("ctle", 1), trained("ctle", 9)]
+    elsewhere[0]["result"] = {level: {"auroc": 0.5, "ap": 0.1} for level in ("events", "agents")}
+    elsewhere[1]["result"] = {level: {"auroc": 0.999, "ap": 0.9} for level in ("events", "agents")}
+    lines = [*ours, *others, *elsewhere]
+    assert best_deep(lines, TOWN, "events", "auroc") == ("transformer", pytest.approx(0.8), 0.0)
+    fewer = [trained("ctle", 2)]  # the harder of two data sets was not asked of it
+    fewer[0]["result"] = {level: {"auroc": 0.85, "ap": 0.1} for level in ("events", "agents")}
+    ours[1]["result"] = {level: {"auroc": 0.9, "ap": 0.1} for level in ("events", "agents")}
+    margin, _ = lead([*ours, *others, *fewer], TOWN, "events")
+    assert margin == pytest.approx(0.9 - 0.85)

@@ -62,3 +62,12 @@ def test_who_is_called_normal_may_be_changed_and_is_then_called_anomalous_once(r
     assert len(by_agent) == len({row["agent_id"] for row in by_agent}) == data.agent_labels.num_rows
     assert {row["agent_id"] for row in by_agent if row["anomaly"]} == new_agents | set(anomalous)
     assert len(set(made.labels["stay_id"].to_pylist())) == made.labels.num_rows
+
+
+@pytest.mark.parametrize("red_team", [spatial, second])
+def test_who_has_an_anomalous_stay_stays_anomalous_where_agents_had_no_labels(red_team: RedTeam) -> None:
+    data, anomalous = said_of_everybody()
+    made = red_team(replace(data, agent_labels=None))
+    named = made.agent_labels.filter(made.agent_labels["anomaly"])["agent_id"].to_pylist()
+    assert anomalous[0] in named
+    assert len(named) == len(set(named)) > 2

@@ -85,7 +85,7 @@ class Atrom(TrajectoryBaseline):
             result = disturb(places, last, draw, noise)
             kind = kinds_made(draw, places, result)
             log_p, divergence = self.network(result, real, last)
-            weight = torch.where(kind == 0, len(KINDS) - 1.0, 1.0)  # as many usual days as disturbed ones
+            weight = torch.where(kind == 0, len(KINDS) - 1.0, 1.0)  # a usual day counts as one of each other kind
             own = log_p.gather(1, kind[:, None])[:, 0]
             near = divergence.gather(1, kind[:, None])[:, 0]
             return ((self.settings.kl_weight * near - own) * weight).sum() / weight.sum()

@@ -10,18 +10,17 @@ from collections.abc import Iterable
 
 from ustad.lab.evaluation.comparison_tables import best_injection_tables
 from ustad.lab.evaluation.fairness_tables import changed_tables, three_ways_tables
+from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.public_data import Benchmark
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
     Line,
     Results,
-    Table,
     detection_tables,
     injection_tables,
     select_lines,
     sets,
     slug,
-    without_empty,
 )
 
 #: Levels of a detection line, and what each counts.

@@ -87,57 +87,72 @@ def _list_differences(line: Line) -> dict[str, tuple[Any, Any]]:
 
 # ---------------------------------------------------------------------------------------------- equations
 def say_kinds(results: Results) -> str:
-    """That the loss of numbers costs kinds of place, and on which data."""
+    """That the loss of numbers may cost kinds of place, and on which data they are predicted worse."""
     lines = results["prediction"]
-    worse = [data for data in sets(lines) if "kind of place" in _worse_terms(lines, data)]
+    worse = [data for data in sets(lines) if any(KINDS in words for words in _worse_terms(lines, data))]
     if not worse:
         return ""
-    return (
-        "The likelihood of numbers weighs errors by 1/σ² and takes the larger share of every step, so kinds of place "
-        "are learned later than by a network without σ. They are predicted worse than by the Transformer on "
-        f"{', '.join(worse)}. A larger λ mends that."
+    larger = [data for data in worse if select_lines(lines, data=data, method="ustad-lambda")]
+    still = [data for data in larger if any(KINDS in words for words in _worse_terms(lines, data, "ustad-lambda"))]
+    no_longer = [data for data in larger if data not in still]
+    outcomes = [f"With λ = {BEST_LAMBDA:g} they are on {', '.join(still)} too."] if still else []
+    outcomes += [f"With λ = {BEST_LAMBDA:g} they no longer are, on {', '.join(no_longer)}."] if no_longer else []
+    sentences = (
+        f"Kinds of place are predicted worse than by the Transformer on {', '.join(worse)}.",
+        "The likelihood of numbers weighs errors by 1/σ² and may take most of what a step can do: that is a guess.",
+        *outcomes,
     )
+    return " ".join(sentences)
 
 
-def _worse_terms(lines: list[Line], data: str) -> str:
-    return ", ".join(compare_predictions(lines, data, "transformer")["worse"])
+KINDS = "kind of place"
+
+
+def _worse_terms(lines: list[Line], data: str, method: str = USTAD) -> list[str]:
+    return compare_predictions(lines, data, "transformer", method)["worse"]
 
 
 def say_variances(results: Results) -> str:
-    """Where the bare error finds more events than the loss of the same model, which is divided by σ², and where not."""
-    sides: dict[str, list[str]] = {"error": [], "loss": []}
+    """The bare error beside the loss of the same model, which is divided by σ²: AUROC / AUPR of events."""
+    texts = []
     for data in sets(results["scores"]):
-        error, loss = (score_values(results["scores"], data, how, "events", what="auroc") for how in ("pe", "loss"))
-        if error and loss:
-            side = "error" if np.mean(error) > np.mean(loss) else "loss"
-            sides[side].append(f"{data} ({np.mean(error):.3f} and {np.mean(loss):.3f})")
-    texts = [f"{words} on {', '.join(sides[side])}" for side, words in _BETTER.items() if sides[side]]
+        pairs = [
+            [score_values(results["scores"], data, how, "events", what=what) for what in ("auroc", "ap")]
+            for how in ("pe", "loss")
+        ]
+        if all(all(pair) for pair in pairs):
+            figures = (" / ".join(f"{np.mean(values):.3f}" for values in pair) for pair in pairs)
+            texts.append(f"{data} {' and '.join(figures)}{_say_alone(pairs[0][0])}")
     if not texts:
         return ""
     return (
-        "The score divides an error by σ², so what is usually uncertain counts little. That is the wrong way round for "
-        "the neighbours of an inserted visit, whose lengths are off. By AUROC of events, PE (the bare error) and loss "
-        f"of one model: {'; '.join(texts)}."
+        "The loss divides an error by σ², so what is usually uncertain counts little. PE (the bare error) and loss of "
+        f"one model find events with AUROC / AUPR: {'; '.join(texts)}."
     )
 
 
-_BETTER = {"error": "PE is better", "loss": "the loss is better"}
+def _say_alone(values: list[float]) -> str:
+    return " (one data set)" if len(values) == 1 else ""
 
 
 def say_places(results: Results) -> str:
-    """Where a rule that looks at the agent's own places finds more events than USTAD, and where not."""
-    sides: dict[bool, list[str]] = {True: [], False: []}
+    """A rule that looks at the agent's own places beside USTAD: AUROC / AUPR of events."""
+    texts, is_ahead = [], False
     for data in sets(results["detection"]):
         lines = of_same_people(results["detection"], data, USTAD, "distance")
-        rule, ours = (detection_values(lines, data, m, "events", what="ap") for m in ("distance", USTAD))
-        if rule and ours:
-            sides[np.mean(rule) > np.mean(ours)].append(f"{data} ({np.mean(rule):.3f} against {np.mean(ours):.3f})")
-    if not sides[True]:
+        pairs = [
+            [detection_values(lines, data, m, "events", what=what) for what in ("auroc", "ap")]
+            for m in ("distance", USTAD)
+        ]
+        if all(all(pair) for pair in pairs):
+            figures = (" / ".join(f"{np.mean(values):.3f}" for values in pair) for pair in pairs)
+            texts.append(f"{data} {' against '.join(figures)}{_say_alone(pairs[0][0])}")
+            is_ahead |= bool(np.mean(pairs[0][1]) > np.mean(pairs[1][1]))
+    if not is_ahead:
         return ""
-    elsewhere = f", and not on {', '.join(sides[False])}" if sides[False] else ""
     return (
-        "Three days of context cannot tell that a place is new to somebody. The distance to all of their own places "
-        f"can: by AUPR of events it is ahead of USTAD on {', '.join(sides[True])}{elsewhere}."
+        "What is new to somebody shows beside all of their own places; a window has three days of them. The distance "
+        f"to own places against USTAD, events, AUROC / AUPR: {'; '.join(texts)}."
     )
 
 
@@ -155,8 +170,7 @@ def say_turns(results: Results) -> str:
         return ""
     return (
         "The epoch of the lowest validation loss, of all epochs, and in brackets how much higher the loss was at the "
-        f"end. {' '.join(texts)} Where it rises, a few events at a tiny σ may cost more and more while others still "
-        "improve: that is a guess."
+        f"end. {' '.join(texts)}"
     )
 
 
@@ -216,10 +230,10 @@ def say_lambda(results: Results) -> str:
     seeds = ", ".join(sorted({str(line["seed"]) for by_weight in trials.values() for line in by_weight.values()}))
     choice = f"on {', '.join(agreeing)} alone" if agreeing else "on none of them"
     return (
-        f"λ = {BEST_LAMBDA:g} of `ustad-lambda` was set before the trials that are kept here, and is the same for all "
-        f"data. The trials are on development people (seed {seeds}), and read no label; their rule is the lowest "
-        f"validation loss without λ, all features added up. It gives {'; '.join(texts)}. So λ = {BEST_LAMBDA:g} is its "
-        f"choice {choice}."
+        f"λ = {BEST_LAMBDA:g} of `ustad-lambda` is the same for all data. It was chosen on development people (seed "
+        f"{seeds}): 2 after the trials on 2,000 of them, then {BEST_LAMBDA:g} after those on 20,000. The rule is the "
+        f"lowest validation loss without λ, all features added up; it reads no label. It gives {'; '.join(texts)}. So "
+        f"λ = {BEST_LAMBDA:g} is its choice {choice}."
     )
 
 

@@ -303,5 +303,6 @@ def ahead_of_nov_online(results: Results) -> Effects:
 
 def trajectories_say_little(results: Results) -> Effects:
     for by_method in _by_cell(select_lines(results["detection"], window="day"), "method").values():
-        areas = {m: by_method[m]["agents"]["auroc"] for m in TRAJECTORIES if m in by_method}
-        yield from ((NAMES[method], NEAR_HALF - abs(area - 0.5)) for method, area in areas.items())
+        if {*TRAJECTORIES} <= set(by_method):
+            areas = {m: by_method[m]["agents"]["auroc"] for m in TRAJECTORIES}
+            yield from ((NAMES[method], NEAR_HALF - abs(area - 0.5)) for method, area in areas.items())

@@ -25,7 +25,10 @@ own. It is the mean over its parts: features, kinds of injection, levels, method
 - **reversed**: the same with the other sign. A claim against a limit, or about the best of several, is never reversed.
 - **mixed**: confirmed or reversed as a whole, but a part goes the other way on some data, by {LEAST:g} or more.
 - **not confirmed**: none of these.
-- **{TOO_FEW}**: no data has {ENOUGH} data sets."""
+- **{TOO_FEW}**: no data has {ENOUGH} data sets.
+
+The effects in the table are of data with at least {ENOUGH} data sets, where there are such. Against all deep baselines
+an effect is of a level: what USTAD is ahead, less the spread over data sets."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,17 @@ class Claim:
             by_data.setdefault(data, []).append(float(np.mean(values)))
         return directions + [_direction(np.array(v)) for v in by_data.values() if len(v) >= ENOUGH]
 
+    @property
+    def deciding_effects(self) -> np.ndarray:
+        """The effects that the verdict rests on: of data with enough data sets; all where no data has."""
+        deciding = [x for x in self.every_effect if x.seed is None or x.data in self._data_with_enough()]
+        groups = _group(deciding or self.every_effect, lambda x: (x.data, x.part if x.seed is None else x.seed))
+        return np.array([np.mean(values) for values in groups.values()])
+
+    def _data_with_enough(self) -> set[str]:
+        places = {(x.data, x.seed) for x in self.every_effect if x.seed is not None}
+        return {data for data, _ in places if sum(other == data for other, _ in places) >= ENOUGH}
+
     def _parts_against(self, sign: int) -> dict[tuple[str, str], float]:
         """Means by part and data set of what goes the other way than the rest."""
         parts = _group(self.every_effect, lambda x: (x.part, x.data))
@@ -92,7 +106,7 @@ class Claim:
         """In a claim that is mixed, its mean and what goes the other way, each part with its mean on some data."""
         if self.verdict != "mixed":
             return ""
-        against, mean = self._parts_against(_common(self._directions())), np.mean(self.effects)
+        against, mean = self._parts_against(_common(self._directions())), np.mean(self.deciding_effects)
         texts = (f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in against.items())
         return f" (on average {mean:+.3f}, but {' · '.join(texts)})"
 
@@ -109,7 +123,7 @@ class Claim:
     def figures(self) -> str:
         if not self.effects:
             return "–"
-        values = np.array(self.effects)
+        values = self.deciding_effects
         spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
         return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
 

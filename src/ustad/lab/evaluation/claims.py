@@ -43,7 +43,8 @@ from ustad.lab.evaluation.claim_effects import (
     weak_overall,
 )
 from ustad.lab.evaluation.claim_verdicts import RULE, Claim, Effect
-from ustad.lab.evaluation.result_tables import LEVELS, Results, Table, select_lines
+from ustad.lab.evaluation.plain_tables import Table
+from ustad.lab.evaluation.result_tables import LEVELS, Results, select_lines
 from ustad.lab.evaluation.standing import MEASURES
 
 __all__ = ["CLAIMS", "claims_table", "judge_claims", "question_of", "whole_texts"]
@@ -239,8 +240,11 @@ OVER_SEEDS = AHEAD
 _QUESTIONS = {
     "Q1": ("Training", "USTAD predicts", "Rejecting", "– the same, each"),
     "Q2": ("USTAD is ahead", "– Nov", "Methods"),
-    "Q3": ("The most", "– the same, by", "Per kind", "Frequent", "Errors", "EU falls", "– EU", "AU stays", "– AU"),
-}
+    "Q3": (
+        "The most", "– the same, by", "Per kind", "Frequent", "Errors", "EU falls", "– EU", "AU stays", "– AU",
+        "AU helps", "EU helps", "– the same, over", "EU and distance", "Events of high EU",
+    ),
+}  # fmt: skip
 
 
 def question_of(text: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.chosen_settings import validation_loss
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     ERROR_DIGITS,
     KIND_NAMES,
@@ -23,7 +24,6 @@ from ustad.lab.evaluation.result_tables import (
     TERMS,
     Line,
     Results,
-    Table,
     detection_values,
     format_mean,
     format_scientific,

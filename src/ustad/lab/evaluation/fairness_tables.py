@@ -12,13 +12,13 @@ import numpy as np
 
 from ustad.lab.evaluation.experiments import PAPER, asked_by, find_methods
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
     NAMES,
     SCORES,
     Line,
     Results,
-    Table,
     detection_values,
     format_mean,
     select_lines,
@@ -108,15 +108,18 @@ def training_tables(results: Results) -> list[Table]:
 
 def _say_on_cpu(lines: list[Line]) -> str:
     """Which networks were trained without a GPU, and so in full precision, where others had one."""
-    names: dict[str, list[str]] = {}
-    for line in lines:
-        if line.get("device") == "cpu":
-            own = names.setdefault(line["data"], [])
-            own += [] if NAMES[line["method"]] in own else [NAMES[line["method"]]]
-    if not names or all(line.get("device") == "cpu" for line in lines):
+    if len({line.get("device") for line in lines}) < 2:
         return ""
+    names: dict[str, list[str]] = {}
+    for data, method in dict.fromkeys((line["data"], line["method"]) for line in lines):
+        runs = select_lines(lines, data=data, method=method)
+        count = sum(line.get("device") == "cpu" for line in runs)
+        if count:
+            names.setdefault(data, []).append(
+                NAMES[method] + (f" ({count} of {len(runs)})" if count < len(runs) else "")
+            )
     texts = "; ".join(f"on {data} {' · '.join(methods)}" for data, methods in names.items())
-    return f"Trained on a CPU, some seeds at least, and so in fp32 where a GPU has bf16: {texts}."
+    return f"Trained on a CPU, so in fp32 where a GPU has bf16: {texts}."
 
 
 def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:

@@ -12,11 +12,11 @@ import numpy as np
 from ustad.lab.evaluation.claim_verdicts import TOO_FEW, Claim
 from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.page_words import QUESTIONS
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     LEVELS,
     TERMS,
     Results,
-    Table,
     after,
     detection_values,
     plain,
@@ -26,6 +26,7 @@ from ustad.lab.evaluation.result_tables import (
     sets,
 )
 from ustad.lab.evaluation.standing import MEASURES, compare_predictions, say_lead, say_trips
+from ustad.lab.evaluation.stopping import OLDER_MARK, OLDER_RULE, mark_older_rule
 
 #: Verdicts on claims that the list below the answers has, in its order.
 NOT_CONFIRMED = ("mixed", "not confirmed", "reversed", TOO_FEW)
@@ -45,7 +46,8 @@ def first_screen(results: Results) -> list[str]:
         count = f"{sum(claim.verdict == 'confirmed' for claim in own)} of {len(own)}" if own else "–"
         rows.append((f"{number} {words}", " ".join(answer) or "–", count))
     table = Table("", "", ("question", "answer", "the paper's claims confirmed"), tuple(rows)).markdown().rstrip()
-    return ["## In one screen", table, _say_data(results, data), list_claims(claims)]
+    rule = f" {OLDER_RULE}." if OLDER_MARK in table else ""
+    return ["## In one screen", table, _say_data(results, data) + rule, list_claims(claims)]
 
 
 def main_set(results: Results) -> str:
@@ -102,8 +104,10 @@ def say_detections(results: Results, data: str) -> list[str]:
 
 
 def _areas(results: Results, data: str, method: str, level: str) -> str:
-    values = (detection_values(results["detection"], data, method, level, what=what) for what, _ in MEASURES)
-    return " / ".join(plain(float(np.mean(v)) if v else None) for v in values)
+    lines = results["detection"]
+    values = (detection_values(lines, data, method, level, what=what) for what, _ in MEASURES)
+    figures = " / ".join(plain(float(np.mean(v)) if v else None) for v in values)
+    return figures + mark_older_rule(*select_lines(lines, data=data, method=method))
 
 
 def say_uncertainties(results: Results, data: str) -> list[str]:
@@ -121,20 +125,34 @@ def say_uncertainties(results: Results, data: str) -> list[str]:
         sentences.append(f"Of all kinds of place {whole:.1f} % are right, of the surest half {half:.1f} %.")
     factors = {what: _change_of(results, data, what) for what in ("eu", "au")}
     if all(factors.values()):
-        words = " and ".join(f"{what.upper()} {100 * float(np.exp(np.mean(v))):.0f} %" for what, v in factors.items())
-        sentences.append(f"After three weeks of training in place of one, {words} of what it was (mean over features).")
+        words = " and ".join(_say_change(what, changes) for what, changes in factors.items())
+        sentences.append(f"After three weeks of training in place of one, {words}; {_count_pairs(results, data)}.")
     return sentences
 
 
-def _change_of(results: Results, data: str, what: str) -> list[float]:
-    """Changes of the logarithm of an uncertainty from one week of training to three: one a feature and seed."""
+def _say_change(what: str, changes: dict[str, list[float]]) -> str:
+    """`EU is 57 % of what it was (x 60 %, …)`: geometric means over data sets, by feature."""
+    means = {term: float(np.mean(values)) for term, values in changes.items()}
+    parts = ", ".join(f"{TERMS[term].split(' (')[0]} {100 * np.exp(mean):.0f} %" for term, mean in means.items())
+    return f"{what.upper()} is {100 * np.exp(np.mean(list(means.values()))):.0f} % of what it was ({parts})"
+
+
+def _count_pairs(results: Results, data: str) -> str:
     lines = [x for x in after(results["uncertainty"], "equal") if x["data"] == data]
-    changes = []
+    few, many = ({x["seed"] for x in lines if x["weeks"] == weeks} for weeks in (1, 3))
+    return f"means of {len(few & many)} data set{'s' * (len(few & many) != 1)}"
+
+
+def _change_of(results: Results, data: str, what: str) -> dict[str, list[float]]:
+    """Changes of the logarithm of an uncertainty from one week of training to three: one a seed, by feature."""
+    lines = [x for x in after(results["uncertainty"], "equal") if x["data"] == data]
+    changes: dict[str, list[float]] = {}
     for seed in {x["seed"] for x in lines}:
         by_weeks = {x["weeks"]: x["result"]["terms"] for x in lines if x["seed"] == seed}
-        if {1, 3} <= set(by_weeks):
-            pairs = ((by_weeks[1].get(t, {}).get(what), by_weeks[3].get(t, {}).get(what)) for t in TERMS)
-            changes += [float(np.log(many / few)) for few, many in pairs if few and many]
+        for term in TERMS if {1, 3} <= set(by_weeks) else ():
+            few, many = (by_weeks[weeks].get(term, {}).get(what) for weeks in (1, 3))
+            if few and many:
+                changes.setdefault(term, []).append(float(np.log(many / few)))
     return changes
 
 
@@ -158,7 +176,7 @@ def say_cases(results: Results, data: str) -> list[str]:
     for kind in shares[0] if shares else ():
         people, false = (sum(share[kind][name] for share in shares) for name in ("shown", "false"))
         words.append(f"{100 * false / people:.0f} % of {people} by the rule `{kind}`")
-    return [f"Many first events have no label: {', '.join(words)}."] if words else []
+    return [f"Many of the most unusual events have no label: {', '.join(words)}."] if words else []
 
 
 # ------------------------------------------------------------------------------------------------- claims

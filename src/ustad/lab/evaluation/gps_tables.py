@@ -11,17 +11,9 @@ import numpy as np
 
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
+from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.result_tables import (
-    NAMES,
-    Line,
-    Table,
-    format_mean,
-    select_lines,
-    sets,
-    slug,
-    without_empty,
-)
+from ustad.lab.evaluation.result_tables import NAMES, Line, format_mean, select_lines, sets, slug
 
 _MINUTE = 60.0
 #: Methods as they are scored here; others are called what they are called everywhere.

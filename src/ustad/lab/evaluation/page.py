@@ -54,7 +54,8 @@ from ustad.lab.evaluation.page_words import (
     TRAINING_SPREAD,
     introduce,
 )
-from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, Table, all_tables, select_lines, sets, slug
+from ustad.lab.evaluation.plain_tables import Table
+from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, all_tables, select_lines, sets, slug
 from ustad.lab.evaluation.standing import causes, goal_tables, standing
 from ustad.lab.evaluation.stopping import OLDER_RULE
 from ustad.lab.evaluation.tried_tables import tried_tables

@@ -5,10 +5,7 @@ In go the lines that `experiments.read_results` returns; out come `Table`s that 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +15,7 @@ import yaml
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.code_states import say_older_code
+from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.stopping import add_older_rule, count_ended
 
 Line = dict[str, Any]
@@ -60,41 +58,6 @@ IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, column heads and rows of text; `name` is its file name."""
-
-    name: str
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    def markdown(self) -> str:
-        columns = list(zip(*self.rows, strict=True))[1:] or [()] * (len(self.heads) - 1)
-        rule = ["---", *("---:" if all(map(_figure, cells)) else "---" for cells in columns)]
-        lines = [self.heads, rule, *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-    def csv(self) -> str:
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([self.heads, *self.rows])
-        return file.getvalue()
-
-
-def _figure(cell: str) -> bool:
-    """Whether a cell holds a number (with its spread or unit), or says that there is none."""
-    return cell in ("", "–") or cell.strip("*").lstrip("+-−")[:1].isdigit()
-
-
-def without_empty(table: Table) -> Table:
-    """The table without the columns that hold nothing in any row."""
-    columns = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in ("–", "") for row in table.rows)]
-    heads, *rows = (tuple(row[i] for i in columns) for row in (table.heads, *table.rows))
-    return replace(table, heads=heads, rows=tuple(rows))
 
 
 @cache
@@ -242,8 +205,10 @@ def detection_values(
 
 
 def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str, float, float] | None:
-    """The most competitive deep baseline: its name, mean and standard deviation over seeds."""
-    values_by_method = {m: detection_values(lines, data, m, level, what=what) for m in DEEP}
+    """The most competitive deep baseline on the people that USTAD was run on: its name, mean and standard deviation
+    over seeds."""
+    same = {m: of_same_people(lines, data, "ustad-plain", m) for m in DEEP}
+    values_by_method = {m: detection_values(same[m], data, m, level, what=what) for m in DEEP}
     values_by_method = {m: v for m, v in values_by_method.items() if v}
     if not values_by_method:
         return None
@@ -257,10 +222,9 @@ def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
     lines, row = of_same_people(lines, data), ["**improvement**", ""]
     for level in LEVELS:
         for what in WHATS:
-            ours, best = (
-                detection_values(lines, data, "ustad-plain", level, what=what),
-                best_deep(lines, data, level, what),
-            )
+            best = best_deep(lines, data, level, what)
+            same = of_same_people(lines, data, "ustad-plain", best[0]) if best else []
+            ours = detection_values(same, data, "ustad-plain", level, what=what)
             text = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
             row += [text, ""]
         row += ["", ""] if level == "events" else []

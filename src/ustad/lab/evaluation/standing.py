@@ -11,6 +11,7 @@ from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.fairness_tables import say_wider
 from ustad.lab.evaluation.fitted_models import USTAD
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     DEEP,
     LEVELS,
@@ -19,7 +20,6 @@ from ustad.lab.evaluation.result_tables import (
     TERMS,
     Line,
     Results,
-    Table,
     best_deep,
     detection_values,
     of_same_people,
@@ -29,7 +29,7 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.stopping import OLDER_MARK, is_of_older_rule
+from ustad.lab.evaluation.stopping import OLDER_MARK, add_older_rule, is_of_older_rule, mark_older_rule
 
 #: What stands beside USTAD and the deep baselines.
 BESIDE = {
@@ -52,13 +52,19 @@ AT_FULL_SIZE = ("numosim-la (20,000 agents)", {"events": 0.82, "agents": 0.86})
 KINDS_BEHIND = 2.0
 #: A spread over fewer data sets is said to be of few.
 ENOUGH_SETS = 5
+#: What stands behind figures of predictions where there is one data set.
+ALONE = "(one data set, no verdict)"
 UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% right"}
 
 
 def lead(lines: list[Line], data: str, level: str, what: str = "auroc") -> tuple[float, float] | None:
-    """What USTAD has minus what the best deep baseline has, and the larger of the two standard deviations."""
-    ours, best = detection_values(lines, data, USTAD, level, what=what), best_deep(lines, data, level, what)
-    if not ours or best is None:
+    """What USTAD has minus what the best deep baseline has, of the same people, and the larger of the two standard
+    deviations."""
+    best = best_deep(lines, data, level, what)
+    if best is None:
+        return None
+    ours = detection_values(of_same_people(lines, data, USTAD, best[0]), data, USTAD, level, what=what)
+    if not ours:
         return None
     spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else 0.0
     return float(np.mean(ours)) - best[1], max(spread, best[2])
@@ -76,7 +82,7 @@ def standing(results: Results) -> list[Table]:
             tail_shares = [_format_calibrated(lines, data, level, what) for what, _ in MEASURES]
             others = (_both(lines, data, method, level) for method in BESIDE)
             count = len(detection_values(lines, data, USTAD, level, what="auroc"))
-            ours = _both(lines, data, USTAD, level)
+            ours = _both(lines, data, USTAD, level) + mark_older_rule(*select_lines(lines, data=data, method=USTAD))
             rows.append(
                 (
                     data,
@@ -91,7 +97,7 @@ def standing(results: Results) -> list[Table]:
     deep = (f"against the best deep baseline by {word}" for _, word in MEASURES)
     heads = ("data", "level", "data sets", "USTAD", *deep, "USTAD, calibrated", *BESIDE.values())
     lines = results["detection"]
-    note = " ".join(filter(None, (STANDING, say_wider(lines), say_older_code(lines, NAMES))))
+    note = add_older_rule(" ".join(filter(None, (STANDING, say_wider(lines), say_older_code(lines, NAMES)))), lines)
     return [Table("standing", "Where USTAD stands", heads, tuple(rows), note)] if rows else []
 
 
@@ -107,7 +113,8 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     if margin is None or best is None:
         return ""
     count = sum(bool(detection_values(lines, data, m, level, what=what)) for m in DEEP)
-    figure = f"{NAMES[best[0]]}{'' if count > 1 else ', the only one there'}, {plain(best[1])}"
+    name = NAMES[best[0]] + mark_older_rule(*select_lines(lines, data=data, method=best[0]))
+    figure = f"{name}{'' if count > 1 else ', the only one there'}, {plain(best[1])}"
     counts = [len(detection_values(lines, data, m, level, what=what)) for m in (USTAD, best[0])]
     if min(counts) < 2:
         return f"{figure}; one data set, no verdict"
@@ -121,7 +128,8 @@ def say_lead(lines: list[Line], data: str, level: str, what: str) -> str:
     margin, best = lead(lines, data, level, what), best_deep(lines, data, level, what)
     if margin is None or best is None:
         return ""
-    figure, (wins, count) = f"{NAMES[best[0]]} ({plain(best[1])})", count_wins(lines, data, level, what)
+    mark = mark_older_rule(*select_lines(lines, data=data, method=best[0]))
+    figure, (wins, count) = f"{NAMES[best[0]]} ({plain(best[1])}{mark})", count_wins(lines, data, level, what)
     if count < 2:
         return f"beside {figure}, on one data set"
     return f"{_word_of(margin)} {figure}, and above it on {wins} of {count} data sets"
@@ -225,18 +233,19 @@ def causes(results: Results) -> list[str]:
     return paragraphs
 
 
-def compare_predictions(lines: list[Line], data: str, other: str) -> dict[str, list[str]]:
+def compare_predictions(lines: list[Line], data: str, other: str, method: str = USTAD) -> dict[str, list[str]]:
     """Features with both figures that USTAD predicts better, equally well and worse than another method: by more than
-    the larger standard deviation over the data sets that both were run on."""
-    lines = of_same_people(lines, data, USTAD, other)
-    sides: dict[str, list[str]] = {"better": [], "equally well": [], "worse": []}
+    the larger standard deviation over the data sets that both were run on. Of one data set there is no verdict."""
+    lines = of_same_people(lines, data, method, other)
+    sides: dict[str, list[str]] = {"better": [], "equally well": [], "worse": [], ALONE: []}
     for term in TERMS:
         what = "accuracy" if term == "poi" else "mae"
-        ours, theirs = (prediction_values(lines, data, m, what, term=term) for m in (USTAD, other))
+        ours, theirs = (prediction_values(lines, data, m, what, term=term) for m in (method, other))
         if ours and theirs:
             gain = (np.mean(ours) - np.mean(theirs)) * (1 if term == "poi" else -1)
-            spread = max(np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in (ours, theirs))
+            spread = max(np.std(values, ddof=1) for values in (ours, theirs)) if len(ours) > 1 else np.nan
             word = "better" if gain > spread else "worse" if gain < -spread else "equally well"
+            word = word if np.isfinite(spread) else ALONE
             figures = f"{np.mean(ours):.3g} against {np.mean(theirs):.3g} {UNITS[term]}"
             sides[word].append(f"{TERMS[term].split(' (')[0]} ({figures})")
     return sides
@@ -256,7 +265,8 @@ def say_trips(results: Results, data: str) -> list[str]:
     if not all(map(all, pairs)):
         return []
     words = (f"{level} {np.mean(a):.3f} against {np.mean(b):.3f}" for level, (a, b) in zip(LEVELS, pairs, strict=True))
-    return [f"With trips among its features it has {', '.join(words)}."]
+    mark = mark_older_rule(*lines)
+    return [f"With trips among its features it has, by AUROC, {', '.join(words)}{mark}."]
 
 
 def _say_searched(results: Results, data: str) -> list[str]:
@@ -273,7 +283,7 @@ def _say_searched(results: Results, data: str) -> list[str]:
     ]
     older = any(is_of_older_rule(line) for line in select_lines(detections, data=data, method=USTAD))
     mark = f" (the other stopped by the older rule, {OLDER_MARK})" if older else ""
-    return [f"With λ = {BEST_LAMBDA:g} it has {', '.join(figures)}{mark}."]
+    return [f"With λ = {BEST_LAMBDA:g} it has {figures[0]}, and by AUROC {', '.join(figures[1:])}{mark}."]
 
 
 def _parts(results: Results, data: str) -> list[str]:
@@ -284,7 +294,7 @@ def _parts(results: Results, data: str) -> list[str]:
         means = {how: float(np.mean(values)) for how, values in values_by_score.items() if values}
         if not means:
             continue
-        best = max(means, key=lambda how: means[how])
+        best = max(means, key=lambda how: (round(means[how], 3), how == "loss_knn"))
         without = detection_values(results["detection"], data, "ustad-none", level, what="auroc")
         bare = f", USTAD-none has {plain(float(np.mean(without)))}" if without else ""
         beside = "" if best == "loss_knn" else f"; loss & kNN {plain(means['loss_knn'])}"

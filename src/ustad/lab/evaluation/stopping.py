@@ -2,7 +2,8 @@
 
 In go result lines, out come words for tables. Where USTAD predicts variances, its validation loss leaves out the
 largest hundredth of the losses; a line says so in `left_out`. Lines from before that rule do not, and are marked, so
-that no row holds figures of two rules without saying it.
+that no row holds figures of two rules without saying it. Baselines that read windows of several days once counted
+training events of these windows in their validation loss; their lines from before that have no state of the code.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ OWN_SCHEDULE = ("ustad-default",)
 #: USTAD where it predicts variances, so that single events can outweigh all others in validation.
 WITH_VARIANCES = ("ustad-plain", "ustad-au", "ustad-minmax", "ustad-lambda", "ustad-trips")
 OLDER_MARK = "†"
+#: Baselines whose validation loss once counted training events too.
+READING_BACK = ("sensitive-hue", "ctle", "lightpath")
 OLDER_RULE = (
-    f"{OLDER_MARK} stopped by the mean loss of all validation events; newer cells of USTAD with variances leave out "
-    "the largest hundredth"
+    f"{OLDER_MARK} stopped by an older rule: USTAD with variances by the mean loss of all validation events (newer "
+    "cells leave out the largest hundredth), SensitiveHUE, CTLE and LightPath by a loss of training events too"
 )
 
 
@@ -56,15 +59,19 @@ def say_stopped(training: dict[str, Any]) -> str:
 
 
 def is_of_older_rule(line: Line) -> bool:
-    """Whether single events could decide when a network of variances stopped; lines without a method are of USTAD."""
-    training = line.get("training") or {}
-    is_of_variances = line.get("method", "ustad-plain") in WITH_VARIANCES
-    return bool(training) and is_of_variances and "left_out" not in training
+    """Whether single events could decide when a network of variances stopped, or training events when a baseline did;
+    lines without a method are of USTAD."""
+    training, method = line.get("training"), line.get("method", "ustad-plain")
+    if not training:
+        return False
+    if method in READING_BACK:
+        return "code" not in line.get("versions", {"code": ""})
+    return method in WITH_VARIANCES and "left_out" not in training
 
 
-def mark_older_rule(line: Line) -> str:
-    """What stands behind a figure of one training of the older rule."""
-    return f" {OLDER_MARK}" if is_of_older_rule(line) else ""
+def mark_older_rule(*lines: Line) -> str:
+    """What stands behind a figure of trainings of which any is of the older rule."""
+    return f" {OLDER_MARK}" if any(map(is_of_older_rule, lines)) else ""
 
 
 def count_ended(lines: list[Line]) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ustad.lab.evaluation.chosen_settings import validation_loss
-from ustad.lab.evaluation.result_tables import LEVELS, NAMES, TERMS, Line, Table, plain
+from ustad.lab.evaluation.plain_tables import Table
+from ustad.lab.evaluation.result_tables import LEVELS, NAMES, TERMS, Line, plain
 from ustad.lab.evaluation.stopping import say_stopped, sum_stages
 
 NOTE = (

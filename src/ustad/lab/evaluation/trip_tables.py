@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ustad.lab.evaluation.fitted_models import WITH_TRIPS
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     ERROR_DIGITS,
     NAMES,
@@ -16,7 +17,6 @@ from ustad.lab.evaluation.result_tables import (
     WHATS,
     Line,
     Results,
-    Table,
     detection_values,
     format_mean,
     prediction_values,

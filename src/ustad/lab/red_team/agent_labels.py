@@ -35,9 +35,12 @@ def are_anomalous(data: Dataset, agents: np.ndarray) -> np.ndarray:
     return pc.is_in(names, pa.array(anomalous_agents(data), names.type)).to_numpy(zero_copy_only=False)
 
 
-def with_agent_labels(old: pa.Table | None, new: pa.Table) -> pa.Table:
-    """Both, one row for each agent: what `new` says of an agent is true now."""
+def with_agent_labels(data: Dataset, new: pa.Table) -> pa.Table:
+    """Those that the data set has, or that its labelled stays amount to, with `new`: one row for each agent. What `new`
+    says of an agent is true now."""
+    old = data.agent_labels
     if old is None:
-        return new
+        agents = pa.array(anomalous_agents(data), new["agent_id"].type)
+        old = pa.table({"agent_id": agents, "anomaly": pa.array([True] * len(agents), pa.bool_())})
     is_new = pc.is_in(old["agent_id"], new["agent_id"].cast(old["agent_id"].type).combine_chunks())
     return pa.concat_tables([old.filter(pc.invert(is_new)), new], promote_options="default")

@@ -232,7 +232,7 @@ def _close(data: Dataset, ledger: Ledger, kind: str, share: float, *, seed: int)
         old = old.filter(pc.is_in(old["stay_id"], same_ids))
         labels = pa.concat_tables([old, labels], promote_options="default")
     meta = {**data.meta, "name": f"{data.name} + {kind}", "injected": {"kind": kind, "share": share, "seed": seed}}
-    agent_labels = with_agent_labels(data.agent_labels, new_agent_labels)
+    agent_labels = with_agent_labels(data, new_agent_labels)
     return replace(data, events=events, trips=trips, labels=labels, agent_labels=agent_labels, meta=meta, path=None)
 
 

@@ -100,7 +100,7 @@ def _close(data: Dataset, town: StayTown, incidents: list[Incident], meta: dict[
         events=events,
         trips=_trips(data.trips, events, rows) if data.trips is not None else None,
         labels=labels,
-        agent_labels=with_agent_labels(data.agent_labels, _agent_labels(town, incidents)),
+        agent_labels=with_agent_labels(data, _agent_labels(town, incidents)),
         meta={**data.meta, "name": f"{data.name} + second red team", "injected": meta},
         path=None,
     )
