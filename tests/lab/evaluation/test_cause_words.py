@@ -86,6 +86,8 @@ def test_the_choice_of_lambda_is_told_by_the_data_that_agree_with_it():
 def test_the_share_of_shortened_neighbours_is_counted():
     counted = {**line(), "result": {"events": {"positives": 10}, "meant": {"positives": 4}}}
     assert "60 % on town (9 agents)" in say_neighbours(results(counted))
+    other = {**line(seed=2), "result": {"events": {"positives": 30}, "meant": {"positives": 24}}}
+    assert "30 % on town (9 agents)" in say_neighbours(results(counted, counted, other))
     assert say_neighbours(results(line())) == ""
 
 

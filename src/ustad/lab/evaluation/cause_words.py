@@ -206,11 +206,14 @@ def _describe(line: Line) -> str:
 # ------------------------------------------------------------------------------------------------- labels
 def say_neighbours(results: Results) -> str:
     """Which share of the labelled events was not meant: stays beside an inserted one, which it shortened."""
-    shares: dict[str, float] = {}
+    counts: dict[str, dict[int, tuple[int, int]]] = {}
     for line in results["detection"]:
         figures = line["result"]
-        if {"events", "meant"} <= set(figures) and figures["events"].get("positives"):
-            shares.setdefault(line["data"], 1 - figures["meant"]["positives"] / figures["events"]["positives"])
+        if {"events", "meant"} <= set(figures):
+            pair = (figures["meant"]["positives"], figures["events"]["positives"])
+            counts.setdefault(line["data"], {})[line["seed"]] = pair
+    sums = {data: np.sum(list(pairs.values()), axis=0) for data, pairs in counts.items()}
+    shares = {data: 1 - meant / positives for data, (meant, positives) in sums.items() if positives}
     texts = ", ".join(f"{100 * share:.0f} % on {data}" for data, share in shares.items() if share)
     return f"Neighbours that an inserted visit shortened, of all labelled events: {texts}." if texts else ""
 
