@@ -213,7 +213,7 @@ def say_neighbours(results: Results) -> str:
             pair = (figures["meant"]["positives"], figures["events"]["positives"])
             counts.setdefault(line["data"], {})[line["seed"]] = pair
     sums = {data: np.sum(list(pairs.values()), axis=0) for data, pairs in counts.items()}
-    shares = {data: 1 - meant / positives for data, (meant, positives) in sums.items() if positives}
+    shares = {data: 1 - own / positives for data, (own, positives) in sums.items() if positives}
     texts = ", ".join(f"{100 * share:.0f} % on {data}" for data, share in shares.items() if share)
     return f"Neighbours that an inserted visit shortened, of all labelled events: {texts}." if texts else ""
 
