@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from whole_scores import score_by_paper, with_source
 
 from ustad.live.network_live import LiveScorer
+from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
 from ustad.paper_fitting import make_causal
 from ustad.scoring.paper_judge import PaperJudge
@@ -179,6 +180,22 @@ def test_long_days_are_cut_as_in_batch(causal: PaperJudge, stays: pa.Table) -> N
     for row in wanted.to_pylist():
         live = scorer.update({k: row[k] for k in some.column_names})
         assert live["loss_duration"] == pytest.approx(row["loss_duration"], rel=TOLERANCE, abs=1e-5)
+
+
+def test_one_pass_with_its_draws_of_noise_is_the_same_live_and_in_batch(causal: PaperJudge, stays: pa.Table) -> None:
+    config = causal.source.config.replace({"model.uncertainty": "aleatoric"})
+    network = DualTransformer(causal.source.encoder.fields, config.model, config.window.max_events).eval()
+    network.load_state_dict(causal.source.network.state_dict())
+    quiet = with_source(causal, network=network, config=config)
+    some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 1)).slice(0, 8)
+    wanted, _ = score_by_paper(quiet, some)
+    one, several = (LiveScorer(quiet, neighbours="exact") for _ in range(2))
+    rows = wanted.to_pylist()
+    events = [{k: row[k] for k in some.column_names} for row in rows]
+    for row, event, other in zip(rows, events, several.update_many(events), strict=True):
+        for live in (one.update(event), other):
+            for name in ("loss_duration", "loss_poi"):
+                assert live[name] == pytest.approx(row[name], rel=TOLERANCE, abs=1e-5)
 
 
 def test_neighbours_are_searched_as_the_device_asks(causal: PaperJudge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,6 +249,35 @@ def test_uncertainties_can_be_switched_off(
             np.testing.assert_allclose(poi.loss[seen], -np.log(1 - poi.error[seen]), rtol=1e-3, atol=1e-4)
 
 
+def test_without_dropout_the_noise_on_logits_is_drawn_t_times_all_the_same(
+    arrays: EventArrays, queries: Queries, encoder: Encoder, config: Config
+) -> None:
+    changed = config.replace({"model.uncertainty": "aleatoric"})
+    torch.manual_seed(1)
+    network = DualTransformer(encoder.fields, changed.model, changed.window.max_events)
+    tensors = EventTensors(arrays)
+    made = sample(network, tensors, queries, encoder, samples=T, seed=SEED).terms["poi"]
+    poi = [f.name for f in encoder.fields].index("poi")
+    for i in np.flatnonzero(np.isfinite(made.loss))[::5]:
+        start, stop, target = (int(v[i]) for v in (queries.start, queries.stop, queries.target))
+        index = torch.arange(start, stop)
+        with torch.no_grad():
+            hidden = network.contextualise(
+                network.embed(tensors.features[index])[None],
+                (index == target)[None],
+                torch.zeros(1, len(index), dtype=torch.bool),
+                torch.arange(len(index))[None],
+                day_position=tensors.day_position[index][None],
+            )[0, target - start]
+            predictions = network.decode(hidden)
+        logits, log_sigma = (v[0].double().numpy() for v in (predictions.logits, predictions.log_sigma))
+        noise = normal_noise(tensors.key[[target]], SEED, T, poi, classes=len(logits)).numpy()[:, 0]
+        assert noise.std(0).min() > 0
+        noisy = np.exp(logits + np.exp(log_sigma) * noise)
+        chance = noisy[:, int(arrays.categories[target, 0])] / noisy.sum(1)
+        assert made.loss[i] == pytest.approx(-np.log(chance.mean()), rel=1e-3)
+
+
 def test_embeddings_of_a_shared_slice_equal_one_pass_each(
     network: DualTransformer, arrays: EventArrays, queries: Queries
 ) -> None:

@@ -7,7 +7,7 @@ paper's USTAD with rejection.
 
 Where we had to decide:
 - Trips are left out, as for every baseline.
-- Without EU one pass replaces T samples.
+- Without EU one pass stands for all T; where AU is on, the noise on its logits is drawn T times.
 - Uncertainty to reject by is the sum over the features.
 """
 
@@ -42,7 +42,7 @@ class AblationSettings(DeepSettings):
     category_weight: float = search_field(
         1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper searches it"
     )
-    samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
+    samples: int = setting(50, "T, Monte-Carlo samples per event where AU or EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
 
 
@@ -64,7 +64,7 @@ class Ustad(Baseline):
         return self.detector._encoder()
 
     def _config(self) -> Config:
-        """The paper's preset with the common budget; without EU one pass is enough."""
+        """The paper's preset with the common budget; without uncertainties nothing is drawn."""
         settings = self.settings
         return Config.preset("paper").replace(
             {
@@ -77,7 +77,7 @@ class Ustad(Baseline):
                 "model.scaling": self.scaling,
                 "window.length": settings.window_days,
                 "window.max_events": settings.max_events,
-                "scoring.samples": settings.samples if self.uncertainty in ("both", "epistemic") else 1,
+                "scoring.samples": settings.samples if self.uncertainty != "none" else 1,
                 "scoring.neighbours": settings.neighbours,
                 "training.mask_ratio": settings.mask_ratio,
                 "training.category_weight": settings.category_weight,

@@ -73,6 +73,11 @@ def wrap_angle(angle: Tensor) -> Tensor:
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
+def repeat_pass(hidden: Tensor, draws: int) -> Tensor:
+    """Without dropout all passes are the same, so one [1, …] was made: it stands for each draw of the noise on logits."""
+    return hidden.expand(draws, *hidden.shape[1:]) if len(hidden) == 1 else hidden
+
+
 def reduce_term(
     term: Term, layout: Layout, predictions: Predictions, truth: Features, *, key: Tensor, seed: int
 ) -> TermResult:
