@@ -79,7 +79,8 @@ class LiveScorer:
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         T = model.config.scoring.samples
-        self._samples, draws = (T if is_drawn else 1 for is_drawn in (network.config.epistemic, network.config.aleatoric))
+        kinds = (network.config.epistemic, network.config.aleatoric)
+        self._samples, draws = (T if is_drawn else 1 for is_drawn in kinds)
         layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
         masked = self._samples + (model.config.scoring.knn_target == "masked")
         self._step = LiveStep(

@@ -74,7 +74,7 @@ def wrap_angle(angle: Tensor) -> Tensor:
 
 
 def repeat_pass(hidden: Tensor, draws: int) -> Tensor:
-    """Without dropout all passes are the same, so one [1, …] was made: it stands for each draw of the noise on logits."""
+    """Without dropout all passes are the same, so one [1, …] is made: it stands for each draw of noise on logits."""
     return hidden.expand(draws, *hidden.shape[1:]) if len(hidden) == 1 else hidden
 
 
