@@ -86,11 +86,20 @@ def one_seed(data, value):
     return Effect(data, 1, "", value)
 
 
-@pytest.mark.parametrize(("elsewhere", "verdict"), [(0.3, "confirmed"), (-0.005, "confirmed"), (-0.3, "mixed")])
-def test_data_of_one_seed_decide_nothing_and_may_contradict(elsewhere, verdict):
-    whole = claim_of(*(0.3,) * 5)
-    assert Claim("", "", (*whole.every_effect, one_seed("port", elsewhere))).verdict == verdict
+@pytest.mark.parametrize(
+    ("elsewhere", "doubts"),
+    [(0.3, ""), (-0.005, ""), (-0.3, " (otherwise, of too few data sets: on port -0.300)")],
+)
+def test_data_of_one_seed_decide_nothing_and_what_they_contradict_is_said(elsewhere, doubts):
+    claim = Claim("", "", (*claim_of(*(0.3,) * 5).every_effect, one_seed("port", elsewhere)))
+    assert (claim.verdict, claim.exceptions, claim.doubts) == ("confirmed", "", doubts)
     assert Claim("", "", (one_seed("port", elsewhere),)).verdict == TOO_FEW
+
+
+def test_levels_have_no_spread_and_seeds_do():
+    levels = Claim("", "", (Effect("town", None, "events", 0.1), Effect("town", None, "agents", 0.3)))
+    assert levels.figures == "+0.200; 2 of 2 levels agree"
+    assert claim_of(0.1, 0.3).figures == "+0.200 ± 0.141; 2 of 2 agree"
 
 
 @pytest.mark.parametrize(

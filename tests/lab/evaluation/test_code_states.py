@@ -36,6 +36,10 @@ def line(method, date, code=None):
             ],
             "Of our presets, made by earlier code than the others: quick (2026-01-01 to 2026-01-02).",
         ),
+        (  # of one day: nobody knows which was first
+            [line("ustad-quick", "2026-01-03", "b"), line("ustad-default", "2026-01-03", "a")],
+            "Our presets were made by several states of the code: quick (2026-01-03), best (2026-01-03).",
+        ),
     ],
 )
 def test_presets_of_earlier_code_are_named_with_their_dates(lines, words):

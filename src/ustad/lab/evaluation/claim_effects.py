@@ -35,6 +35,8 @@ NOVEL = ("swap", "permutation", "high_density")
 TRAJECTORIES = ("ibat", "gm-vsae", "atrom")
 #: The methods that the paper compares predictions with.
 OTHER_PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr")
+#: Where the median stands among the five numbers of a box.
+MEDIAN = 2
 NEARLY_ALL, WEAK, MONOTONE, NEAR_HALF = 0.95, 0.3, 0.9, 0.1
 #: How much ln AU of a feature may change and still stay the same: in the paper's own table it changes by up to .35.
 STAYS = 0.4
@@ -233,11 +235,29 @@ def loss_finds_predictable(results: Results) -> Effects:
 
 
 def predictable_have_more_loss(results: Results) -> Effects:
+    """By the medians of boxes: each predictable kind beside novel kinds and normal events."""
+    for by_kind in _by_cell(results["injections"], "kind").values():
+        boxes = {kind: result["boxes"] for kind, result in by_kind.items() if "boxes" in result}
+        if {*PREDICTABLE, *NOVEL} <= set(boxes):
+            medians = {kind: boxes[kind][kind]["loss"][MEDIAN] for kind in (*PREDICTABLE, *NOVEL)}
+            normal = (boxes[kind]["normal"]["loss"][MEDIAN] for kind in NOVEL)
+            most = max(*(medians[kind] for kind in NOVEL), *normal)
+            yield from ((KIND_NAMES[kind], float(np.log(medians[kind] / most))) for kind in PREDICTABLE)
+
+
+def loss_is_highest_on_predictable(results: Results) -> Effects:
     yield from _ahead_of_the_best(results, "loss", PREDICTABLE, NOVEL)
 
 
 def distance_finds_novel(results: Results) -> Effects:
     yield from _ahead_of_the_best(results, "knn", NOVEL, PREDICTABLE)
+
+
+def distance_finds_recurring(results: Results) -> Effects:
+    for line in results["scores"]:
+        events = line["result"].get("knn", {}).get("events", {})
+        if {"recurring", "non-recurring"} <= set(events):
+            yield "", events["recurring"]["auroc"] - events["non-recurring"]["auroc"]
 
 
 def _score_pairs(results: Results, level: str, what: str) -> Iterator[dict[str, float]]:

@@ -23,12 +23,13 @@ own. It is the mean over its parts: features, kinds of injection, levels, method
 - **confirmed**: on all data with at least {ENOUGH} data sets, the mean effect is above the standard deviation of the
   effects, and at least {LEAST:g}.
 - **reversed**: the same with the other sign. A claim against a limit, or about the best of several, is never reversed.
-- **mixed**: confirmed or reversed as a whole, but a part goes the other way on some data, by {LEAST:g} or more.
+- **mixed**: confirmed or reversed as a whole, but a part goes the other way on some of that data, by {LEAST:g} or more.
 - **not confirmed**: none of these.
 - **{TOO_FEW}**: no data has {ENOUGH} data sets.
 
-The effects in the table are of data with at least {ENOUGH} data sets, where there are such. Against all deep baselines
-an effect is of a level: what USTAD is ahead, less the spread over data sets."""
+The effects in the table are of data with at least {ENOUGH} data sets, where there are such. What has fewer decides
+nothing; where it goes the other way, that is said. Against all deep baselines an effect is of a level: what USTAD is
+ahead, less the spread over data sets."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,12 @@ class Claim:
         places = {(x.data, x.seed) for x in self.every_effect if x.seed is not None}
         return {data for data, _ in places if sum(other == data for other, _ in places) >= ENOUGH}
 
-    def _parts_against(self, sign: int) -> dict[tuple[str, str], float]:
-        """Means by part and data set of what goes the other way than the rest."""
-        parts = _group(self.every_effect, lambda x: (x.part, x.data))
+    def _parts_against(self, sign: int, decides: bool = True) -> dict[tuple[str, str], float]:
+        """Means by part and data set of what goes the other way than the rest: of data with enough data sets or, where
+        it `decides` nothing, of the others."""
+        enough = self._data_with_enough()
+        effects = [x for x in self.every_effect if (x.seed is None or x.data in enough) == decides]
+        parts = _group(effects, lambda x: (x.part, x.data))
         means = {place: float(np.mean(values)) for place, values in sorted(parts.items())}
         return {place: mean for place, mean in means.items() if -sign * mean >= LEAST}
 
@@ -107,8 +111,15 @@ class Claim:
         if self.verdict != "mixed":
             return ""
         against, mean = self._parts_against(_common(self._directions())), np.mean(self.deciding_effects)
-        texts = (f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in against.items())
-        return f" (on average {mean:+.3f}, but {' · '.join(texts)})"
+        return f" (on average {mean:+.3f}, but {_say_parts(against)})"
+
+    @property
+    def doubts(self) -> str:
+        """What goes the other way where there are too few data sets to decide."""
+        if self.verdict not in ("confirmed", "reversed", "mixed"):
+            return ""
+        against = self._parts_against(_common(self._directions()), decides=False)
+        return f" (otherwise, of too few data sets: {_say_parts(against)})" if against else ""
 
     @property
     def means(self) -> str:
@@ -123,9 +134,15 @@ class Claim:
     def figures(self) -> str:
         if not self.effects:
             return "–"
-        values = self.deciding_effects
-        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
-        return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
+        values, over_seeds = self.deciding_effects, all(x.seed is None for x in self.every_effect)
+        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 and not over_seeds else ""
+        of = " levels" if over_seeds else ""  # no ±: two levels are no sample, and the spread is in each of them
+        return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)}{of} agree"
+
+
+def _say_parts(means: dict[tuple[str, str], float]) -> str:
+    """Parts on data, each with its mean."""
+    return " · ".join(f"{part} on {data} {mean:+.3f}".strip() for (part, data), mean in means.items())
 
 
 def _direction(values: np.ndarray) -> int:

@@ -1,7 +1,8 @@
 """Which of our presets' figures were made by an earlier state of the code than others beside them.
 
 In go result lines, out comes a sentence for the tables that hold them. Lines say by which state of the code they were
-made (`result_files.code`); those from before that was noted are of an earlier one.
+made (`result_files.code`) and on which day; those from before that was noted are of an earlier one. Of two states of
+one day nothing tells which came first.
 """
 
 from __future__ import annotations
@@ -20,10 +21,21 @@ def say_older_code(lines: list[Line], names: dict[str, str]) -> str:
     with_code = [x for x in own if "code" in x["versions"]]
     if not with_code:
         return ""
-    latest = max(with_code, key=lambda x: str(x.get("date", "")))["versions"]["code"]
-    older: dict[str, set[str]] = {}
-    for line in own:
-        if line["versions"].get("code") != latest:
-            older.setdefault(line["method"], set()).add(str(line.get("date", "")))
-    words = (f"{names[m]} ({' to '.join(sorted({min(days), max(days)}))})" for m, days in older.items())
-    return f"Of our presets, made by earlier code than the others: {', '.join(words)}." if older else ""
+    last_day = max(_day(x) for x in with_code)
+    latest = {x["versions"]["code"] for x in with_code if _day(x) == last_day}
+    if len(latest) > 1:
+        return f"Our presets were made by several states of the code: {_say_days(own, names)}."
+    older = [x for x in own if x["versions"].get("code") not in latest]
+    return f"Of our presets, made by earlier code than the others: {_say_days(older, names)}." if older else ""
+
+
+def _say_days(lines: list[Line], names: dict[str, str]) -> str:
+    """Methods with the first and the last day of their lines."""
+    days: dict[str, set[str]] = {}
+    for line in lines:
+        days.setdefault(line["method"], set()).add(_day(line))
+    return ", ".join(f"{names[m]} ({' to '.join(sorted({min(own), max(own)}))})" for m, own in days.items())
+
+
+def _day(line: Line) -> str:
+    return str(line.get("date", ""))
