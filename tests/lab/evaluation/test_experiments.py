@@ -312,9 +312,17 @@ def test_results_never_say_where_on_a_machine_the_data_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "text"), [([], "–"), ([0.5], "0.500"), ([0.5, 0.7], "0.600 ± 0.141"), ([None, 0.5], "0.500")]
+    ("values", "text"),
+    [
+        ([], "–"),
+        ([0.5], "0.500"),
+        ([0.5, 0.7], "0.600 (n = 2)"),
+        ([0.5, 0.7, None, 0.5, 0.7], "0.600 (n = 4)"),
+        ([0.4, 0.5, 0.6, 0.7, 0.8], "0.600 ± 0.158"),
+        ([None, 0.5], "0.500"),
+    ],
 )
-def test_figures_over_seeds_are_mean_and_standard_deviation(values, text):
+def test_figures_over_data_sets_are_a_mean_and_from_five_on_a_sample_deviation(values, text):
     assert format_mean(values) == text
 
 

@@ -91,7 +91,7 @@ def test_the_first_screen_counts_what_holds_and_names_what_does_not():
     assert [words for words in others if words not in names] == []
     assert sum(len(line.split("; ")) for line in names.splitlines() if line.startswith("- **")) == len(others)
     assert "(ours)" not in names
-    assert [c.exceptions for c in claims if c.exceptions not in names] == []
+    assert [c.text for c in claims if c.exceptions and c.exceptions in names] == []  # they are told with the claim
 
 
 def test_a_part_of_a_claim_is_told_under_its_own_claim_where_that_was_not_measured():
@@ -129,7 +129,12 @@ def test_the_first_screen_says_what_trips_add_of_the_same_people():
     results = {**{name: [] for name in EXPERIMENTS}, "detection": plain, "detection with trips": told}
     row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q2"))
     figures = "events 0.700 against 0.650, agents 0.700 against 0.650"
-    assert f"With trips among its features it has, by AUROC, {figures}." in row
+    assert f"With trips, as the preset `paper` has them, it has, by AUROC, {figures}." in row
+    others = [found("transformer", seed, 0.9) for seed in (1, 2)]
+    row = next(
+        row for row in first_screen({**results, "detection": [*plain, *others]})[1].splitlines() if "| Q2" in row
+    )
+    assert f"{figures}: events behind Transformer, agents behind Transformer." in row
 
 
 def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():
@@ -139,3 +144,18 @@ def test_what_some_lines_alone_have_is_explained_only_where_they_are_there():
     older, newer = line("ustad-plain", 1, boxes={}), line("ustad-plain", 1, boxes={}, boxes_without="neighbours")
     assert WITH_NEIGHBOURS in introduce("injections", [newer, older])
     assert WITH_NEIGHBOURS not in introduce("injections", [newer])
+
+
+def test_more_weeks_of_training_are_said_to_be_more_steps_too():
+    def trained(weeks, seed, steps):
+        terms = {"x": {"au": 1.0, "eu": 1.0 / weeks}}
+        own = {**line("", seed, terms=terms), "weeks": weeks, "training": {"steps": steps}}
+        return {key: value for key, value in own.items() if key != "method"}
+
+    lines = [trained(1, seed, 400) for seed in (1, 2, 3)] + [trained(3, seed, 1000) for seed in (1, 2)]
+    for told in lines[:3]:
+        told["steps"] = "equal"
+    results = {**{name: [] for name in EXPERIMENTS}, "uncertainty": lines}
+    row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q3"))
+    assert "EU is 33 % of what it was (x 33 %)" in row
+    assert "means of 2 data sets, with 2.5 times the steps." in row

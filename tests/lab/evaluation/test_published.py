@@ -150,29 +150,39 @@ def test_our_improvement_row_gives_the_papers_from_the_papers_values():
     }
 
 
-def test_a_table_of_eu_and_distance_has_mean_and_spread_over_seeds():
-    told = [
-        {"pearson": 0.1, "pearson_tail": 0.3, "median_high_eu": 4.0, "median_low_eu": 3.0},
-        {"pearson": 0.3, "pearson_tail": None, "median_high_eu": 5.0, "median_low_eu": 3.0},
-    ]
+def test_a_table_of_eu_and_distance_has_mean_and_spread_over_data_sets_where_there_are_five():
+    few = {"pearson": 0.1, "pearson_tail": 0.3, "median_high_eu": 4.0, "median_low_eu": 3.0}
+    many = {"pearson": 0.3, "pearson_tail": None, "median_high_eu": 5.0, "median_low_eu": 3.0}
+    told = [few, few, many, many, many]
     lines = [line("town", seed, result) for seed, result in enumerate(told)]
     (table,) = epistemic_tables(lines)
-    assert table.rows == (("town", "2", "0.200 ± 0.141", "0.300", "4.500 ± 0.707", "3.000 ± 0.000"),)
+    assert table.rows == (("town", "5", "0.220 ± 0.110", "0.300 (n = 2)", "4.600 ± 0.548", "3.000 ± 0.000"),)
     assert all_tables(results(epistemic=lines))["epistemic"] == [table]
     assert epistemic_tables([]) == []
 
 
+def of_weeks(seed, weeks, au=None, steps=1000):
+    terms = {"terms": {"x": {"au": au or 2e-3 * seed, "eu": 1e-5}}}
+    return {**line("simla", seed, terms, weeks=weeks), "training": {"steps": steps, "best_loss": -1.5}}
+
+
 def test_uncertainties_by_weeks_have_their_spread_and_the_papers_beside_them():
-    lines = [
-        line("simla", seed, {"terms": {"x": {"au": 2e-3 * seed, "eu": 1e-5}}}, weeks=weeks)
-        for seed in (1, 3)
-        for weeks in (1, 2, 3)
-    ]
+    lines = [of_weeks(seed, weeks) for seed in (1, 2, 3, 4, 5) for weeks in (1, 2, 3)]
     (table,) = training_size_tables(lines)
-    assert table.rows[0][:4] == ("simla", "1", "4.00e-03 ± 2.8e-03", "1.00e-05 ± 0.0e+00")
-    assert table.rows[1][:4] == ("*simla, paper*", "1", "1.57e-03", "1.31e-05")
+    assert table.rows[0][:7] == ("simla", "1", "5", "1,000", "-1.50", "6.00e-03 ± 3.2e-03", "1.00e-05 ± 0.0e+00")
+    assert table.rows[1][:7] == ("*simla, paper*", "1", "–", "–", "–", "1.57e-03", "1.31e-05")
+    (few,) = training_size_tables([x for x in lines if x["seed"] < 3])
+    assert few.rows[0][5:7] == ("3.00e-03 (n = 2)", "1.00e-05 (n = 2)")
     (alone,) = training_size_tables(select_lines(lines, seed=1))
-    assert alone.rows[0][2:4] == ("2.00e-03", "1.00e-05")
+    assert alone.rows[0][5:7] == ("2.00e-03", "1.00e-05")
+
+
+def test_weeks_are_compared_on_the_same_people():
+    """One week was trained on a second data set too, where AU is far larger and training shorter."""
+    lines = [of_weeks(1, 1), of_weeks(1, 3), of_weeks(2, 1, au=9.0, steps=1)]
+    (table,) = training_size_tables(lines)
+    rows = [row[1:6] for row in table.rows if row[0] == "simla"]
+    assert rows == [("1", "1", "1,000", "-1.50", "2.00e-03"), ("3", "1", "1,000", "-1.50", "2.00e-03")]
 
 
 def test_as_many_steps_and_as_many_epochs_are_told_apart_and_share_the_whole():
@@ -181,7 +191,7 @@ def test_as_many_steps_and_as_many_epochs_are_told_apart_and_share_the_whole():
         line("simla", 1, {"terms": {"x": {"au": 1.0, "eu": eu}}}, weeks=weeks, **({"steps": steps} if steps else {}))
         for weeks, steps, eu in sized
     ]
-    found = {table.name: [row[3] for row in table.rows if row[0] == "simla"] for table in training_size_tables(lines)}
+    found = {table.name: [row[6] for row in table.rows if row[0] == "simla"] for table in training_size_tables(lines)}
     assert found == {
         "training-size": ["4.00e-03", "5.00e-03", "3.00e-03"],
         "training-size-epochs": ["1.00e-03", "2.00e-03", "3.00e-03"],

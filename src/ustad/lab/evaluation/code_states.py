@@ -1,4 +1,4 @@
-"""Which of our presets' figures were made by an earlier state of the code than others beside them.
+"""Which figures were made by an earlier state of the code than others beside them.
 
 In go result lines, out comes a sentence for the tables that hold them. Lines say by which state of the code they were
 made (`result_files.code`) and on which day; those from before that was noted are of an earlier one. Of two states of
@@ -27,6 +27,13 @@ def say_older_code(lines: list[Line], names: dict[str, str]) -> str:
         return f"Our presets were made by several states of the code: {_say_days(own, names)}."
     older = [x for x in own if x["versions"].get("code") not in latest]
     return f"Of our presets, made by earlier code than the others: {_say_days(older, names)}." if older else ""
+
+
+def say_one_draw(lines: list[Line]) -> str:
+    """That scores of USTAD-AU are of older code, which drew the noise on its logits once: losses of its kinds of place
+    and weekdays were noisy by that. Cells of that code do not say by which they were made."""
+    own = [x for x in lines if x.get("method") == "ustad-au" and "code" not in x.get("versions", {"code": ""})]
+    return "USTAD-AU is of older code: one draw of noise on the logits of categories in place of 50." if own else ""
 
 
 def _say_days(lines: list[Line], names: dict[str, str]) -> str:

@@ -16,11 +16,13 @@ from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
     NAMES,
+    OF_SIMLA,
     SCORES,
     Line,
     Results,
     detection_values,
     format_mean,
+    published_injections,
     select_lines,
     sets,
     slug,
@@ -208,11 +210,12 @@ def changed_tables(lines: list[Line]) -> list[Table]:
             if areas:
                 values = ([a[how][what] for a in areas] for how in areas[0] for what in WHATS)
                 rows.append((name, *map(format_mean, values)))
+                rows += published_injections(kind, areas[0])
         if rows:
             scores = own[0]["result"]["changed"]["scores"]
             heads = ("injection", *(f"{SCORES[how]} {word}" for how in scores for word in WHATS.values()))
             title = f"Injected anomalies, changed stays only, {data}"
-            tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows)))
+            tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows), OF_SIMLA))
     return tables
 
 

@@ -81,22 +81,17 @@ def say_predictions(results: Results, data: str) -> list[str]:
 
 
 def say_detections(results: Results, data: str) -> list[str]:
-    """USTAD against the best deep baselines, without its uncertainties, and against a trivial rule, by level."""
+    """USTAD against the best deep baselines, with trips, and beside a trivial rule and ours, by level."""
     lines = select_lines(results["detection"], data=data, window="day")
     sentences = []
     for level in LEVELS:
         verdicts = [say_lead(lines, data, level, what) for what, _ in MEASURES]
         if all(verdicts):
             areas = _areas(results, data, "ustad-plain", level)
-            parts = (f"By {word} it is {verdict}." for (_, word), verdict in zip(MEASURES, verdicts, strict=True))
-            sentences.append(f"{level.capitalize()}: USTAD has {areas}. {' '.join(parts)}")
+            parts = (f"by {word} {verdict}" for (_, word), verdict in zip(MEASURES, verdicts, strict=True))
+            sentences.append(f"{level.capitalize()}: USTAD has {areas}, {', '.join(parts)}.")
     sentences += say_trips(results, data)
-    for method, words in (
-        ("ustad-none", "Without its uncertainties it"),
-        ("distance", "A rule, the distance to own places,"),
-        ("ustad-quick", "Our `quick`"),
-        ("ustad-default", "Our `best`"),
-    ):
+    for method, words in (("distance", "A rule, the distance to own places,"), ("ustad-default", "Our `best`")):
         figures = [f"{level} {_areas(results, data, method, level)}" for level in LEVELS]
         if any(detection_values(lines, data, method, level, what="auroc") for level in LEVELS):
             sentences.append(f"{words} has {', '.join(figures)}.")
@@ -139,8 +134,11 @@ def _say_change(what: str, changes: dict[str, list[float]]) -> str:
 
 def _count_pairs(results: Results, data: str) -> str:
     lines = [x for x in after(results["uncertainty"], "equal") if x["data"] == data]
-    few, many = ({x["seed"] for x in lines if x["weeks"] == weeks} for weeks in (1, 3))
-    return f"means of {len(few & many)} data set{'s' * (len(few & many) != 1)}"
+    few, many = ({x["seed"]: x.get("training", {}).get("steps") for x in lines if x["weeks"] == n} for n in (1, 3))
+    pairs = [(few[seed], many[seed]) for seed in few.keys() & many.keys()]
+    sums = np.sum([(a, b) for a, b in pairs if a and b] or [(0, 0)], axis=0)
+    steps = f", with {sums[1] / sums[0]:.1f} times the steps" if sums[0] else ""
+    return f"means of {len(pairs)} data set{'s' * (len(pairs) != 1)}{steps}"
 
 
 def _change_of(results: Results, data: str, what: str) -> dict[str, list[float]]:
@@ -194,14 +192,14 @@ def list_claims(claims: list[tuple[Claim, str]]) -> str:
         return ""
     about = (
         "Claims of the paper that are not confirmed here. Mixed: a part goes the other way than the whole. "
-        "“Every claim of the paper”, below, has each with its effect and its spread."
+        "“Every claim of the paper”, below, has each with its parts, its effect and its spread."
     )
     return "\n\n".join((about, "\n".join(lines)))
 
 
 def _by_verdict(claims: list[tuple[Claim, str]]) -> Iterator[tuple[str, list[str]]]:
     for verdict in NOT_CONFIRMED:
-        yield verdict, [words + claim.exceptions for claim, words in claims if claim.verdict == verdict]
+        yield verdict, [words for claim, words in claims if claim.verdict == verdict]
 
 
 __all__ = ["first_screen", "list_claims", "main_set"]

@@ -47,6 +47,7 @@ from ustad.lab.evaluation.page_words import (
     FROM_GPS,
     GPS,
     HOW_TO_RUN,
+    NOT_SEARCHED,
     OTHER_DATA,
     QUESTIONS,
     SMALL,
@@ -190,7 +191,13 @@ def _incomplete(results: Results) -> list[str]:
     if older := say_older_rule(trainings):
         words += f" {older} {OLDER_RULE}."
     missing = [f"- {text}" for text in missing_methods(results)]
-    return [words if trainings else "", "Not run:" if missing else "", "\n".join(missing)]
+    searched = any(line["budget"].get("search") or line["budget"].get("choices") for line in trainings)
+    return [
+        words if trainings else "",
+        "" if searched else NOT_SEARCHED,
+        "Not run:" if missing else "",
+        "\n".join(missing),
+    ]
 
 
 def _from_gps(results: Results) -> list[str]:
@@ -201,8 +208,18 @@ def _from_gps(results: Results) -> list[str]:
     ours = gps_tables([line for line in lines if line["method"] in ("ustad-best", "ustad-quick")] or lines)
     first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
     first = replace(first, title=f"In short: {first.title}")
-    rest = _fold("Other methods and data, and how right the extracted stays are", _section(tables, [], ""))
-    return [f"## {GPS}", FROM_GPS, *_section([first], [], ""), *rest]
+    rest = _section([first, *tables], [], "")
+    words = f"{FROM_GPS} {_say_first(first)}".rstrip()
+    return [f"## {GPS}", words, *_fold("Detection from GPS, and how right the extracted stays are", rest)]
+
+
+def _say_first(table: Table) -> str:
+    """The means of its last column, for each method by recording, in a sentence."""
+    texts: dict[str, list[str]] = {}
+    for method, recording, *_, cell in table.rows:
+        texts.setdefault(method, []).append(f"{recording} {cell.split(' ')[0]}")
+    title, head = table.title.rpartition(", ")[2], table.heads[-1]
+    return " ".join(f"{title}, {head}, by {method}: {', '.join(cells)}." for method, cells in texts.items())
 
 
 def _conditions(results: Results) -> list[str]:

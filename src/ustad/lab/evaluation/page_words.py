@@ -40,6 +40,10 @@ ustad lab experiment detection,prediction,scores --data simla:5000 --data simjor
 ustad lab experiment all --figures-only --out results/paper --also results/sets --also results/large \\
     --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
+NOT_SEARCHED = (
+    "Not searched: the paper tries settings of each method on each of its data sets. Here every method has one "
+    "setting, within the ranges that the paper names, where it names one; λ alone was tried, on development people."
+)
 SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
 them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many
 agents (Hanley and McNeil) is what one data set leaves open."""
@@ -64,8 +68,8 @@ INTRODUCTIONS = {
         "true, so the sum can put wrong predictions among the surest. Added up, EU is that of kind of place and "
         "weekday (entropies in nats): EU of numbers, in squared encoded units, is hundreds of times smaller. The "
         "dotted line sorts each feature by its own AU + EU instead; USTAD-EU knows a kind of place by its entropy "
-        "alone. Every network, of fewer weeks too, is trained until validation stands still: for as many steps as with "
-        "all weeks or, apart, for as many epochs, which are fewer steps of fewer weeks."
+        "alone. Every network, of fewer weeks too, is trained until validation stands still: with patience as long in "
+        "steps as with all weeks or, apart, as long in epochs, which are fewer steps of fewer weeks."
     ),
     "scores": "One model, its events scored in different ways.",
     "injections": (

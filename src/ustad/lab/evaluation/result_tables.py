@@ -14,7 +14,8 @@ import numpy as np
 import yaml
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
-from ustad.lab.evaluation.code_states import say_older_code
+from ustad.lab.evaluation.claim_verdicts import ENOUGH
+from ustad.lab.evaluation.code_states import say_older_code, say_one_draw
 from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.stopping import add_older_rule, count_ended
 
@@ -68,13 +69,19 @@ def read_published() -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------- numbers
 def format_mean(values: Iterable[float | None], digits: int = 3) -> str:
-    """`0.734 ± 0.016` over seeds, `0.734` for one seed, a dash for none."""
+    """`0.734 ± 0.016` over data sets; of fewer than five no spread, `0.734 (n = 3)` or, of one, `0.734`; a dash for
+    none."""
     numbers = np.array([v for v in values if v is not None], float)
     if not len(numbers):
         return "–"
-    if len(numbers) == 1:
-        return f"{numbers[0]:.{digits}f}"
-    return f"{numbers.mean():.{digits}f} ± {numbers.std(ddof=1):.{digits}f}"
+    return f"{numbers.mean():.{digits}f}{_spread_of(numbers, f'.{digits}f')}"
+
+
+def _spread_of(numbers: np.ndarray, form: str) -> str:
+    """± and the sample standard deviation, where there are enough numbers for one; else how many they are."""
+    if len(numbers) >= ENOUGH:
+        return f" ± {numbers.std(ddof=1):{form}}"
+    return f" (n = {len(numbers)})" if len(numbers) > 1 else ""
 
 
 def plain(value: float | None, digits: int = 3) -> str:
@@ -193,7 +200,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     if len({row[1] for row in rows if row[1]}) > 1:
         note = f"{note} {FEWER_SEEDS}".strip()
     note = add_older_rule(note, select_lines(lines, data=data))
-    note = f"{note} {say_older_code(select_lines(lines, data=data), NAMES)}".strip()
+    own = select_lines(lines, data=data)
+    note = " ".join(filter(None, (note, say_one_draw(own), say_older_code(own, NAMES))))
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
 
 
@@ -268,15 +276,28 @@ def injection_tables(lines: list[Line]) -> list[Table]:
 
 def _injection_table(lines: list[Line], data: str) -> Table:
     hows = ("loss", "eu", "knn", "loss_knn")
-    paper = read_published()["injections"].get(base_name(lines, data), {})
     rows = []
     for kind, name in KIND_NAMES.items():
         values = [injection_values(lines, data, kind, how, what=what) for how in hows for what in ("auroc", "ap")]
         rows.append((name, *(format_mean(v, 3) for v in values)))
-        if kind in paper:
-            rows.append((f"*{name}, paper*", *(plain(v) for how in hows for v in paper[kind][how])))
+        rows += published_injections(kind, hows)
     heads = ("injection", *(f"{SCORES[how]} {what}" for how in hows for what in ("AUROC", "AUPR")))
-    return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows))
+    return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows), OF_SIMLA)
+
+
+#: What the rows of the paper are of, under tables of injections.
+OF_SIMLA = (
+    "Rows of the paper are of its own SimLA. It does not say how many events it changed, nor whether it labelled the "
+    "stays beside them."
+)
+
+
+def published_injections(kind: str, hows: Iterable[str]) -> list[tuple[str, ...]]:
+    """The paper's row of a kind of injection: it has figures of one data set alone."""
+    ((data, paper),) = read_published()["injections"].items()
+    if kind not in paper:
+        return []
+    return [(f"*{KIND_NAMES[kind]}, {data}, paper*", *(plain(v) for how in hows for v in paper[kind][how]))]
 
 
 def injection_values(lines: list[Line], data: str, kind: str, how: str, *, what: str) -> list[float]:
@@ -299,22 +320,43 @@ def training_size_tables(lines: list[Line]) -> list[Table]:
 def _training_size_table(lines: list[Line], name: str, title: str) -> Table | None:
     if len({line["weeks"] for line in lines}) < 2:
         return None
-    heads = ("data", "weeks", *(f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU")))
+    features = (f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU"))
+    heads = ("data", "weeks", "data sets", "steps", "best validation loss", *features)
     rows = []
     for data in sets(lines):
         paper = read_published()["training_size"].get(base_name(lines, data), {})
+        own = _seeds_of_all_weeks(select_lines(lines, data=data))
         for weeks in (1, 2, 3):
-            values = [size_values(lines, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
+            values = [size_values(own, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
             if any(values):
-                rows.append((data, str(weeks), *(format_scientific(v) for v in values)))
+                trained = _say_trainings(select_lines(own, weeks=weeks))
+                rows.append((data, str(weeks), *trained, *(format_scientific(v) for v in values)))
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
-                rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
+                rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), "–", "–", "–", *row))
     note = (
+        "Rows of one kind of data are of the same people. Networks of fewer weeks stop after fewer steps: what changes "
+        "with the weeks is the length of training too. "
         "**Other units**: ours are squared spreads of scaled numbers (of one, half the central 68 %) and nats; the "
         "paper does not say its own, and its figures fit numbers between 0 and 1. Compare directions, not values."
     )
     return Table(name, title, heads, tuple(rows), note)
+
+
+def _seeds_of_all_weeks(lines: list[Line]) -> list[Line]:
+    """Lines of the seeds that one week and all weeks were trained with: two weeks are a row between, where run."""
+    ends = (min(x["weeks"] for x in lines), max(x["weeks"] for x in lines))
+    common = set.intersection(*({x["seed"] for x in lines if x["weeks"] == weeks} for weeks in ends))
+    return [x for x in lines if x["seed"] in common]
+
+
+def _say_trainings(lines: list[Line]) -> tuple[str, str, str]:
+    """Number of data sets, mean steps and mean best validation loss."""
+    runs = [x["training"] for x in lines if x.get("training")]
+    if not runs:
+        return str(count_seeds(lines)), "–", "–"
+    steps, loss = (float(np.mean([run[name] for run in runs])) for name in ("steps", "best_loss"))
+    return str(count_seeds(lines)), f"{steps:,.0f}", f"{loss:.2f}"
 
 
 def size_values(lines: list[Line], data: str, weeks: int, term: str, *, what: str) -> list[float]:
@@ -323,11 +365,8 @@ def size_values(lines: list[Line], data: str, weeks: int, term: str, *, what: st
 
 
 def format_scientific(values: list[float]) -> str:
-    """As `shown`, for numbers of any size: `1.23e-05 ± 4.5e-07`."""
-    if not values:
-        return "–"
-    spread = f" ± {np.std(values, ddof=1):.1e}" if len(values) > 1 else ""
-    return f"{np.mean(values):.2e}{spread}"
+    """As `format_mean`, for numbers of any size: `1.23e-05 ± 4.5e-07`."""
+    return f"{np.mean(values):.2e}{_spread_of(np.array(values), '.1e')}" if values else "–"
 
 
 def epistemic_tables(lines: list[Line]) -> list[Table]:
