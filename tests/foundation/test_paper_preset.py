@@ -16,6 +16,7 @@ from ustad.config.setting_fields import flatten
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, make_queries, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
+from ustad.network.heads import LOG_VARIANCE
 from ustad.network.inference import sampling
 from ustad.network.inference.neighbours import APPROXIMATE_ABOVE, EXACT_LIMIT
 from ustad.network.inference.paper_network import PaperNetwork, sample_queries
@@ -26,6 +27,7 @@ from ustad.network.training.validation import validate
 from ustad.paper_fitting import make_causal
 from ustad.schema import Feature, mobility_schema
 from ustad.scoring.paper_judge import PaperJudge
+from ustad.tables import TIMESTAMP
 
 PAGE = Path(__file__).parents[2] / "docs" / "method.md"
 #: What the paper prints for the settings of its network, or the values that it searches.
@@ -86,16 +88,22 @@ def test_a_setting_that_departs_without_a_row_is_noticed(name, value):
 
 
 def test_a_row_that_is_taken_out_is_noticed():
-    rows = {point: here for point, here in departures().items() if point != "event in its own embedding"}
+    rows = {point: here for point, here in departures().items() if point != "embedding for the neighbours"}
     assert find_unlisted(dict(flatten(Config.preset("paper").to_dict())), rows.values()) == {"scoring.knn_target"}
 
 
 def test_every_point_of_the_text_that_is_not_as_printed_is_a_row_of_departures():
     assert {
-        "scale of numbers", "rate after the start", "mask token", "day of the week", "trip vectors in the score",
-        "early stopping", "validation", "learning rate of embeddings", "gradient clipping", "masks",
+        "scale of numbers", "rate after the start", "x, y", "trip vectors in loss and score", "small points",
+        "early stopping", "validation", "learning rate of embeddings", "gradient clipping", "masks and mask token",
     } <= set(departures())  # fmt: skip
     assert re.search(r"atan2\(mean ŷ, mean x̂\)", PAGE.read_text())
+
+
+def test_the_day_of_the_week_is_no_departure_because_it_is_predicted_and_scored_as_printed():
+    assert "day of the week" not in departures()
+    assert "Day of the week is in F_c" in PAGE.read_text()
+    assert [feature.scored for feature in mobility_schema().features if feature.name == "weekday"] == [True]
 
 
 # ---------------------------------------------------------------- departures that the code itself is asked about
@@ -217,6 +225,18 @@ def test_a_live_score_sees_nothing_later_and_is_not_ranked(week):
     assert departures()["live scores"] == "windows end with the event; percentiles of the calibrating week"
 
 
+def count_later_events(config: Config, stays: int = 40) -> int:
+    """How many later events of its day a scored event sees at most, on one day of so many stays."""
+    start = np.datetime64("2024-01-01", "us") + np.arange(stays) * np.timedelta64(30, "m")
+    columns = {name: np.zeros(stays) for name in ("lat", "lon")}
+    words = {"poi_category": ["home"] * stays, "timezone": ["UTC"] * stays, "agent_id": ["a"] * stays}
+    times = {"started_at": start, "finished_at": start + np.timedelta64(20, "m")}
+    day = pa.table({**columns, **words, **{name: pa.array(value, TIMESTAMP) for name, value in times.items()}})
+    arrays = Encoder.fit(day, mobility_schema()).encode(day)
+    queries = make_queries(arrays, make_windows(arrays, config.window), config.window)
+    return int((queries.stop - queries.target).max()) - 1
+
+
 def test_numbers_in_the_table_of_departures_are_those_of_the_code():
     config, here = Config.preset("paper"), departures()
     limits = (
@@ -230,4 +250,7 @@ def test_numbers_in_the_table_of_departures_are_those_of_the_code():
     assert f"two of {config.model.trip_size}," in here["trip vectors"]
     assert f"{Feature.max_categories:,} most frequent" in here["`unknown` category"]
     assert f"at most {config.window.max_events} events" in here["long windows"]
+    assert f"at most {count_later_events(config)} later ones of its day" in here["long windows"]
+    assert f"kept within [−{-LOG_VARIANCE[0]:.0f}, {LOG_VARIANCE[1]:.0f}]" in here["log-variance"]
+    assert f"e⁻⁹ = {np.exp(LOG_VARIANCE[0]) * 1e4:.2f}e-4" in PAGE.read_text()
     assert f"norm {config.training.clip_norm:.0f}" in here["gradient clipping"]

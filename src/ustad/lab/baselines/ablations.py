@@ -9,6 +9,7 @@ Where we had to decide:
 - Trips are left out, as for every baseline.
 - Without EU one pass stands for all T; where AU is on, the noise on its logits is drawn T times.
 - Uncertainty to reject by is the sum over the features.
+- A search tries other values of λ than 1, which the paper sets "for simplicity".
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class AblationSettings(DeepSettings):
 
     blocks: int = search_field(4, (3, 4, 5), "M2, blocks of the event-level Transformer, as the paper searches them")
     category_weight: float = search_field(
-        1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper searches it"
+        1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper sets 1, the other values are ours"
     )
     samples: int = setting(50, "T, Monte-Carlo samples per event where AU or EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")

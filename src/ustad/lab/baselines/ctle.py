@@ -5,9 +5,9 @@ bidirectional Transformer with a learned encoding of time is pre-trained to reco
 paper adapts it to stays: grid cells are the locations; duration, coordinates and kind of place are inputs too. Then
 a Transformer reconstructs event features from the learned embeddings and is scored like the Transformer baseline.
 
-Where we had to decide: the embeddings are frozen after pre-training. Both stages have the common budget instead of 200
-epochs of pre-training. The scored event is masked as a whole in both stages. Hours are those of the schema's cyclic
-feature. Cells are 1 km wide (the paper is silent). The width and the mask ratio are searched.
+Where we had to decide: embeddings are frozen after pre-training. Both stages have the common budget, not 200 epochs of
+pre-training, and mask the scored event as a whole. Hours are those of the schema's cyclic feature. Cells are 1 km wide.
+The width and the mask ratio are searched. Errors become one score as in `transformer.py`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ agent and no window, so it can score the moment an event is known.
 Where we had to decide:
 - An altered event takes each feature with probability one half (at least one) from another random training event, so
   that every single value stays plausible and only combinations are wrong.
+- The day of the week is embedded too, which the paper does not list: the network takes every feature of the schema.
 - One altered event for each real one.
 - Layer normalisation between the layers, without which eight of them do not train.
 - The search space (widths of the embeddings and of the layers), because the paper names none.

@@ -1,13 +1,14 @@
 """Transformer: plain self-attention over the events of a window.
 
-Published (Vaswani et al., 2017); the paper uses it for masked prediction and, scored by |error| and 1 − p with the
-maximum of percentiles, as its strongest competitor in detection. Against the dual Transformer it lacks attention
-between the features of an event and both uncertainties.
+Published (Vaswani et al., 2017); the paper uses it for masked prediction and, scored by |error| of numbers and 1 − p of
+categories, as its strongest competitor in detection. Against the dual Transformer it lacks attention between the
+features of an event and both uncertainties.
 
 Where we had to decide:
 - An event is the linear map of its features' embeddings side by side.
 - Blocks are the same pre-norm blocks as the detector's, so that only the idea differs.
-- Percentiles are among the events scored together, as the paper's are.
+- How errors of features become one score, which the paper does not say: each becomes a percentile among the events
+  scored together, and an event takes the maximum over its features.
 - The search space is USTAD's, because the paper names none.
 """
 
