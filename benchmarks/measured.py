@@ -27,6 +27,15 @@ def describe_run() -> dict[str, Any]:
     }
 
 
+def say_made(content: Mapping[str, Any]) -> str:
+    """By which version and when a result file was made, as far as it says so."""
+    places = (content.get("versions", {}), content.get("machine", {}), {"ustad": content.get("version")})
+    version = next((place["ustad"] for place in places if isinstance(place, Mapping) and place.get("ustad")), None)
+    if version is None and "date" not in content:
+        return "version and date not noted"
+    return f"{f'ustad {version}' if version else 'version not noted'}, {content.get('date', 'date not noted')}"
+
+
 def _without_directory(word: str) -> str:
     """A word of a command line; of a directory of this machine only its last name."""
     return Path(word).name if word.startswith(os.sep) else word
