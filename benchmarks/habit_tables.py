@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from marked_pages import DOCS, RESULTS, read, table, write
+from measured import say_made
 
 PAGE = DOCS / "evidence" / "habits.md"
 GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
@@ -95,7 +96,8 @@ def goals(*names: str) -> str:
             kinds = {kind: [run for run in runs if kind in run["kinds"]] for kind in KINDS}
             by_kind.append((city, preset, *(_kind_cell(kind, some) for kind, some in kinds.items())))
     first = table(("city", "anomalous", "by", "seeds", "events", "incidents", "agents", "precision"), rows)
-    return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}"
+    made = "; ".join(f"`{content.get('preset', 'quick')}` by {say_made(content)}" for content in map(read, names))
+    return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}\n\nMeasured: {made}."
 
 
 def earlier(name: str) -> str:
