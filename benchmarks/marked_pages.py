@@ -1,8 +1,8 @@
 """What the scripts that write tables into pages share: result files, Markdown tables, marks.
 
 A block of a page stands between `<!-- NAME: from benchmarks/results/FILE.json -->` and `<!-- end of NAME -->`; where it
-is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS. A file that does
-not say by which version or when it was made is named under its block.
+is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS. A file that
+does not say by which version or when it was made is named under its block.
 
 python benchmarks/marked_pages.py             writes all pages anew, after whatever was measured
 """

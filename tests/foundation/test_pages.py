@@ -67,7 +67,7 @@ def test_a_file_without_version_or_date_is_named_under_its_block(
 ) -> None:
     monkeypatch.setattr(marked_pages, "RESULTS", tmp_path)
     facts: dict[str, dict[str, object]] = {
-        "whole": {"versions": {"ustad": "0.3.0"}, "date": "2026-11-18 22:45 UTC"},
+        "whole": {"versions": {"ustad": "0.3.0", "code": "0123abcd"}, "date": "2026-11-18 22:45 UTC"},
         "version": {"machine": {"ustad": "0.2.0"}},
         "nothing": {},
         "other": {"versions": {"torch": "2"}},
@@ -78,6 +78,7 @@ def test_a_file_without_version_or_date_is_named_under_its_block(
     page = f"<!-- speed: from {sources} -->\nold\n<!-- end of speed -->\n"
     note = "`version.json`: ustad 0.2.0, date not noted; `nothing.json`, `other.json`: version and date not noted."
     assert marked_pages.filled(page, {"speed": lambda: "new"}) == page.replace("old", f"new\n\n{note}")
+    assert marked_pages.say_made(facts["whole"]) == "ustad 0.3.0 (code 0123abcd), 2026-11-18 22:45 UTC"
     said = "`version.json`, `nothing.json` and `other.json` are old"
     assert marked_pages.filled(page, {"speed": lambda: said}) == page.replace("old", said)
 
