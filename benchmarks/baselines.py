@@ -28,7 +28,7 @@ import torch
 import ustad
 from marked_pages import DOCS, RESULTS, met
 from marked_pages import write as write_page
-from measured import write_result
+from measured import say_made, write_result
 from ustad import progress
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
@@ -160,7 +160,7 @@ def seconds_by_method() -> str:
     shared = " ".join(
         f"On the H200 `{name}` shares the fit of `{other}`." for name, other in SAME.items() if name in REGISTRY
     )
-    told = [f"- {shared}", f"- {_told_gpu(gpu)}", f"- {_told_town(town)}"]
+    told = [f"- {shared}", f"- {_told_gpu(gpu)}", f"- {_told_town(town)}", f"- {_told_versions(lines, town)}"]
     return "\n".join([Table("", "", heads, tuple(rows)).markdown(), *told])
 
 
@@ -183,12 +183,21 @@ def _told_gpu(gpu: dict[str, list[tuple[float, float]]]) -> str:
     longest = {name: max(map(sum, seeds)) for name, seeds in gpu.items() if seeds}
     slow = ", ".join(f"`{name}`" for name, seconds in longest.items() if seconds >= LIMIT_EACH_H200)
     last = max(longest, key=lambda name: longest[name])
-    missing = ", ".join(f"`{name}`" for name in REGISTRY if name not in longest)
+    missing = ", ".join(f"`{name}`" for name in gpu if name not in longest)
     return (
         f"H200: {len(longest)} methods were measured, and {f'all but {slow}' if slow else 'all'} stayed under "
         f"{LIMIT_EACH_H200:.0f} s in every seed ({met(longest[last], LIMIT_EACH_H200, False)}); the longest was "
         f"`{last}` with {longest[last]:.1f} s. Not measured there: {missing or 'none'}."
     )
+
+
+def _told_versions(lines: list[dict[str, Any]], town: dict[str, Any]) -> str:
+    """By which version and when each column was measured: seconds of different versions stand side by side."""
+    versions = ", ".join(sorted({f"ustad {x['versions']['ustad']}" for x in lines}))
+    days = sorted({x["date"] for x in lines})
+    gpu = f"{versions}, {' to '.join(dict.fromkeys((days[0], days[-1])))}" if lines else "no version"
+    differ = " These are two versions: compare no seconds between them." if versions not in say_made(town) else ""
+    return f"Measured: columns of the H200 by {gpu}; columns of the town (`{TOWN}`) by {say_made(town)}.{differ}"
 
 
 def _told_town(town: dict[str, Any]) -> str:

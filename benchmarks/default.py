@@ -2,13 +2,14 @@
 
     python benchmarks/default.py                                   small, without networks
     python benchmarks/default.py --agents 2000 --seeds 5 --networks DIRECTORY
+    python benchmarks/default.py --agents 200 --seeds 7 --first-seed 101        development seeds
 
 Simulates numosim-la for every seed, learns from its first weeks, scores the last four; the harder red teams (near,
 odd hours, skipped, long stays) meet the same people, so the same model scores them. `--networks` is where
 `benchmarks/networks.py` wrote what the memory network and the preset `paper` say of the same events. Labels are read
 only here. Prints AUROC / average precision of events and agents, mean ± standard deviation over seeds, and writes
-benchmarks/results/default.json (default-without-network.json without networks). `--merge FILES` puts runs of single
-seeds and red teams together instead.
+benchmarks/results/default.json (default-without-network.json without networks, development.json for development seeds).
+`--merge FILES` puts runs of single seeds and red teams together instead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 import ustad
-from default_data import FIRST_SEED, HARD, Parts, StoredTerms, fingerprint, simulated
+from default_data import DEVELOPMENT_SEED, FIRST_SEED, HARD, Parts, StoredTerms, fingerprint, simulated
 from measured import write_result
 from ustad import progress
 from ustad.habits.questions import TERMS
@@ -298,9 +299,16 @@ def write(table: Any, facts: dict[int, Any], options: argparse.Namespace, second
         "cores": os.cpu_count(),
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"default{'' if options.networks is not None else '-without-network'}.json"
+    path = options.out / f"{file_name(options)}.json"
     write_result(path, content)
     print(f"\nwrote {path.name} after {seconds:.0f} s")
+
+
+def file_name(options: argparse.Namespace) -> str:
+    """Development seeds have a file of their own, so that they never stand where reported seeds are read."""
+    if options.first_seed >= DEVELOPMENT_SEED:
+        return "development"
+    return "default" if options.networks is not None else "default-without-network"
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from marked_pages import DOCS, RESULTS, read, table, write
+from measured import say_made
 
 PAGE = DOCS / "evidence" / "habits.md"
 GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
 SPEED_TARGETS = {"bulk": "target: memory network / the paper's, {}", "live": "target: live, {:.0f} by the clock"}
 #: What the result file calls the whole rule, and a row that says the same as it since a score is the event's own.
 WHOLE, SAME = "default", "spread none"
+HEAD = "events \\| agents"
 
 
 def cell(runs: list[dict[str, list[float]]], group: str) -> str:
@@ -34,9 +36,22 @@ def parts(name: str) -> str:
     found = read(name)
     methods = {method: runs for method, runs in found["table"]["standard"].items() if method != SAME}
     rows = [("all" if m == WHOLE else m, *(cell(runs, group) for group in GROUPS)) for m, runs in methods.items()]
-    options, head = found["options"], ("events \\| agents", *GROUPS.values())
-    seeds = ", ".join(str(seed) for seed in options["seeds"])
-    return f"{options['agents']:,} agents, seeds {seeds}.\n\n{table(head, rows)}"
+    return f"{_people_of(found)}\n\n{table((HEAD, *GROUPS.values()), rows)}"
+
+
+def harder_parts(name: str) -> str:
+    """The same on every harder red team: all anomalies together."""
+    found = read(name)
+    teams = {team: methods for team, methods in found["table"].items() if team != "standard"}
+    methods = [method for method in found["table"]["standard"] if method != SAME]
+    rows = [("all" if m == WHOLE else m, *(cell(of_team[m], "all") for of_team in teams.values())) for m in methods]
+    return f"{_people_of(found)}\n\n{table((HEAD, *teams), rows)}"
+
+
+def _people_of(found: dict[str, Any]) -> str:
+    """How many people, of which seeds, and by which version and when they were scored."""
+    seeds = ", ".join(str(seed) for seed in found["options"]["seeds"])
+    return f"{found['options']['agents']:,} agents, seeds {seeds}; {say_made(found)}."
 
 
 def atlanta(name: str) -> str:
@@ -95,7 +110,8 @@ def goals(*names: str) -> str:
             kinds = {kind: [run for run in runs if kind in run["kinds"]] for kind in KINDS}
             by_kind.append((city, preset, *(_kind_cell(kind, some) for kind, some in kinds.items())))
     first = table(("city", "anomalous", "by", "seeds", "events", "incidents", "agents", "precision"), rows)
-    return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}"
+    made = "; ".join(f"`{content.get('preset', 'quick')}` by {say_made(content)}" for content in map(read, names))
+    return f"{first}\n\n{table(('agents of a kind', 'by', *KINDS), by_kind)}\n\nMeasured: {made}."
 
 
 def earlier(name: str) -> str:
@@ -219,6 +235,7 @@ KINDS = ("new place", "odd hour", "frequency", "left late", "left early", "swapp
 FIVE = LEVELS
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": partial(parts, "development"),
+    "harder parts": partial(harder_parts, "development"),
     "atlanta": partial(atlanta, "pol_atl"),
     "goals": partial(goals, "goals", "goals_best"),
     "earlier": partial(earlier, "earlier_version"),

@@ -1,7 +1,8 @@
 """What the scripts that write tables into pages share: result files, Markdown tables, marks.
 
 A block of a page stands between `<!-- NAME: from benchmarks/results/FILE.json -->` and `<!-- end of NAME -->`; where it
-is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS.
+is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS. A file that
+does not say by which version or when it was made is named under its block.
 
 python benchmarks/marked_pages.py             writes all pages anew, after whatever was measured
 """
@@ -14,6 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from measured import say_made
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
@@ -61,8 +64,22 @@ def with_block(page: str, name: str, text: str) -> str:
 def filled(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
     """The page with every block as the result files have it."""
     for name, make in blocks.items():
-        page = with_block(page, name, make())
+        text = make()
+        note = name_undated(page, name, text)
+        page = with_block(page, name, f"{text}\n\n{note}." if note else text)
     return page
+
+
+def name_undated(page: str, block: str, text: str) -> str:
+    """The files of a block that lack their version or date; empty where none does or `text` names them itself."""
+    mark = re.search(f"<!-- {re.escape(block)}: from ([^>]*)-->", page)
+    names = [f"{name}.json" for name in re.findall(r"([\w-]+)\.json\b", mark[1] if mark else "")]
+    without: dict[str, list[str]] = {}
+    for name in names:
+        made = say_made(json.loads((RESULTS / name).read_text())) if (RESULTS / name).exists() else ""
+        if "not noted" in made and f"`{name}`" not in text:
+            without.setdefault(made, []).append(f"`{name}`")
+    return "; ".join(f"{', '.join(files)}: {made}" for made, files in without.items())
 
 
 def write(page: Path, blocks: Mapping[str, Callable[[], str]]) -> None:

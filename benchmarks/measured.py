@@ -27,6 +27,17 @@ def describe_run() -> dict[str, Any]:
     }
 
 
+def say_made(content: Mapping[str, Any]) -> str:
+    """By which version, state of the code and when a result file was made, as far as it says so."""
+    places = (content.get("versions", {}), content.get("machine", {}), {"ustad": content.get("version")})
+    version = next((place["ustad"] for place in places if isinstance(place, Mapping) and place.get("ustad")), None)
+    if version is None and "date" not in content:
+        return "version and date not noted"
+    code = f" (code {places[0]['code']})" if "code" in places[0] else ""
+    said = f"ustad {version}{code}" if version else "version not noted"
+    return f"{said}, {content.get('date', 'date not noted')}"
+
+
 def _without_directory(word: str) -> str:
     """A word of a command line; of a directory of this machine only its last name."""
     return Path(word).name if word.startswith(os.sep) else word

@@ -8,11 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from marked_pages import DOCS, RESULTS, read, table, write
+from ustad.config import Config
+from ustad.network.training.memory_task import FEWEST_PASSES, MOST_SEEN, fit_passes
 
 PAGE = DOCS / "evidence" / "scaling.md"
 #: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
 DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
 TRAIN_DAYS, TEST_DAYS = 21, 28
+#: Agents of a region, and the whole verbs whose training is multiplied out to it: file, preset, agents.
+LARGE = 200_000
+VERB_OF_PAPER = ("whole_verbs_cuda_paper_20000", "paper", 20_000)
+VERB_OF_BEST = ("whole_verbs_cuda_200000_10days", "best", LARGE)
 #: Whole verbs as they were measured, the newest last.
 VERB_FILES = tuple(
     f"whole_verbs_{name}"
@@ -59,23 +65,12 @@ def overhead() -> str:
 def sizes() -> str:
     """What 200,000 agents and 500 such regions take."""
     scoring, engine = read("scoring-cuda"), read("engine")["runs"]
-    fastest, own = max(_rates(read("training_cuda"))), read("single_runs_cuda")["loop"]["5,000 agents"]["windows_per_s"]
-    rows = [_row(200_000, regions, scoring, engine, (fastest, own)) for regions in (1, 500)]
-    head = ("", "200,000 agents", "100 M agents: 500 regions of 200,000")
+    rows = [_row(LARGE, regions, scoring, engine) for regions in (1, 500)]
+    head = ("", f"{LARGE:,} agents", f"100 M agents: 500 regions of {LARGE:,}")
     return table(head, [(name, rows[0][name], rows[1][name]) for name in rows[0]])
 
 
-def _rates(content: Any) -> list[float]:
-    """Every `windows_per_s` in a result file."""
-    if isinstance(content, list):
-        return [rate for one in content for rate in _rates(one)]
-    if not isinstance(content, dict):
-        return []
-    own = [content["windows_per_s"]] if isinstance(content.get("windows_per_s"), (int, float)) else []
-    return own + [rate for one in content.values() for rate in _rates(one)]
-
-
-def _row(agents: int, regions: int, scoring: Any, engine: Any, rates: tuple[float, float]) -> dict[str, str]:
+def _row(agents: int, regions: int, scoring: Any, engine: Any) -> dict[str, str]:
     events = agents * DAYS * STAYS_A_DAY
     fixes = agents * DAYS * FIXES_A_DAY
     scored, reference = events * TEST_DAYS / DAYS, events * TRAIN_DAYS / DAYS
@@ -83,25 +78,53 @@ def _row(agents: int, regions: int, scoring: Any, engine: Any, rates: tuple[floa
     knn = scoring["neighbours"]
     queries_per_s = knn["queries_per_s"] * knn["references"] / reference
     event_bytes = score["local"]["out_mb"] * 1e6 / score["local"]["events"]
-    hours = {
-        "training": agents * TRAIN_DAYS * EPOCHS / rates[0] / 3600,
-        "best": agents * TRAIN_DAYS * EPOCHS / rates[1] / 3600,
-        "network": scored / scoring["bulk"]["events_per_s"] / 3600,
-        "neighbours": scored / queries_per_s / 3600,
-    }
-    network = f"training the paper's network at its fastest, {EPOCHS} epochs"
     return {
         "stays in eight weeks": _count(events * regions),
         "fixes, one a minute": _count(fixes * regions),
         "extraction": f"{extract['cpu_seconds'] / extract['fixes'] * fixes * regions / 3600:,.0f} core hours",
         "shuffle of the extraction, written once and read once": _bytes(12 * fixes * regions),
-        network: f"{hours['training'] * regions:,.1f} GPU hours",
-        f"training `best` in its own batches, {EPOCHS} epochs": f"{hours['best'] * regions:,.1f} GPU hours",
-        "scoring four weeks, T = 50": f"{hours['network'] * regions:,.1f} GPU hours",
-        "exact kNN of these against three weeks": f"{hours['neighbours'] * regions:,.1f} GPU hours",
+        **{what: _gpu_hours(seconds * regions) for what, seconds in training_seconds(agents).items()},
+        "scoring four weeks, T = 50": _gpu_hours(scored / scoring["bulk"]["events_per_s"] * regions),
+        "exact kNN of these against three weeks": _gpu_hours(scored / queries_per_s * regions),
         "kNN reference": _bytes(reference * WIDTH * 4) + (" in each region" if regions > 1 else ""),
         "score tables": _bytes(event_bytes * scored * regions),
     }
+
+
+def training_seconds(agents: int) -> dict[str, float]:
+    """Of the presets in batches of their own: their network's steps from its measured pace, and the verb by the clock.
+
+    `best` is taken at the pace of the largest data whose steps were measured.
+    """
+    windows, batch = agents * TRAIN_DAYS, Config.preset("paper").training.batch_size
+    pace = next(run["windows_per_s"] for run in read("training_cuda")["graphs"] if run["batch_size"] == batch)
+    passes = fit_passes(Config.preset("best"), windows).training.epochs
+    largest = read("single_runs_cuda")["loop"]["20,000 agents"]["windows_per_s"]
+    limits = f"{MOST_SEEN / 1e6:.0f} M windows at most, but {FEWEST_PASSES} passes at least"
+    paper, best = (_read_training(*which) for which in (VERB_OF_PAPER, VERB_OF_BEST))
+    return {
+        f"steps of `paper` in its batches of {batch}, {EPOCHS} epochs": windows * EPOCHS / pace,
+        f"`ustad train` with `paper`, as measured on {_people(paper)}, by agents": _by_agents(paper, agents),
+        f"steps of `best`, {passes} passes ({limits})": windows * passes / largest,
+        f"`ustad train` with `best`, as measured on {_people(best)}": _by_agents(best, agents),
+    }
+
+
+def _read_training(name: str, preset: str, agents: int) -> dict[str, Any]:
+    """A whole verb that was measured: agents, days, and how long `train` took."""
+    return next(run for run in read(name)["runs"] if (run["preset"], run["agents"]) == (preset, agents))
+
+
+def _by_agents(run: dict[str, Any], agents: int) -> float:
+    return float(run["train"]["seconds"]) * agents / int(run["agents"])
+
+
+def _people(run: dict[str, Any]) -> str:
+    return f"{run['agents']:,} of {run['days']} days"
+
+
+def _gpu_hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.2f} GPU hours" if seconds < 3600 else f"{seconds / 3600:,.1f} GPU hours"
 
 
 def _count(number: float) -> str:
@@ -199,14 +222,15 @@ def beside_paper() -> str:
     """The paper's figures (of an A6000), a plain loop's and ours, the latter two of one run each on one GPU."""
     training, scoring, paper = read("training_cuda"), read("scoring-cuda"), read("single_runs_cuda")["paper"]
     same = next(entry for entry in training["graphs"] if entry["batch_size"] == 128)
+    fastest = max((e for part in ("graphs", "compiled") for e in training[part]), key=lambda e: e["windows_per_s"])
     rows = [
         (
             "training, windows/s in batches of 128", f"{paper['windows_per_s']:,}",
             f"{training['plain']['windows_per_s']:,.0f}", f"{same['windows_per_s']:,.0f}",
         ),
         (
-            "training, windows/s in the fastest batches", "–", "–",
-            f"{max(e['windows_per_s'] for part in ('graphs', 'compiled') for e in training[part]):,.0f}",
+            f"steps alone, windows/s in batches of {fastest['batch_size']:,}, which no preset has", "–", "–",
+            f"{fastest['windows_per_s']:,.0f}",
         ),
         (
             "one event, T = 50", f"{paper['event_ms']} ms",

@@ -62,6 +62,27 @@ def test_a_page_without_the_marks_is_refused(marked_pages: ModuleType) -> None:
         marked_pages.with_block(page, "memory", "new")
 
 
+def test_a_file_without_version_or_date_is_named_under_its_block(
+    marked_pages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(marked_pages, "RESULTS", tmp_path)
+    facts: dict[str, dict[str, object]] = {
+        "whole": {"versions": {"ustad": "0.3.0", "code": "0123abcd"}, "date": "2026-11-18 22:45 UTC"},
+        "version": {"machine": {"ustad": "0.2.0"}},
+        "nothing": {},
+        "other": {"versions": {"torch": "2"}},
+    }
+    for name, content in facts.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    sources = "benchmarks/results/whole.json, version.json, nothing.json, other.json and results/paper/cells.jsonl"
+    page = f"<!-- speed: from {sources} -->\nold\n<!-- end of speed -->\n"
+    note = "`version.json`: ustad 0.2.0, date not noted; `nothing.json`, `other.json`: version and date not noted."
+    assert marked_pages.filled(page, {"speed": lambda: "new"}) == page.replace("old", f"new\n\n{note}")
+    assert marked_pages.say_made(facts["whole"]) == "ustad 0.3.0 (code 0123abcd), 2026-11-18 22:45 UTC"
+    said = "`version.json`, `nothing.json` and `other.json` are old"
+    assert marked_pages.filled(page, {"speed": lambda: said}) == page.replace("old", said)
+
+
 @pytest.mark.parametrize("script", ["scoring_tables"], indirect=True)
 def test_a_goal_of_scoring_that_is_missed_is_said_to_be(script: ModuleType, marked_pages: ModuleType) -> None:
     gpu, cpu = marked_pages.read("scoring-cuda"), marked_pages.read("scoring")

@@ -218,6 +218,16 @@ def test_the_table_says_what_it_takes_to_cite_it(tmp_path, capsys):
     assert f"ustad {__version__}," in facts
 
 
+def test_a_table_of_several_seeds_says_that_its_spread_is_over_trainings_alone(tmp_path, capsys):
+    place = numosim(tmp_path / "la")
+    for seeds in (1, 2):
+        out = tmp_path / str(seeds)
+        assert benchmark(capsys, out, "numosim", place, "--methods", "random", "--seeds", seeds)[0] == 0
+        tables = (out / "results" / "table.md").read_text().split("\n## ")[1:]
+        spread = "± is the sample standard deviation over trainings on one data set: it says nothing of other people."
+        assert {table.count(spread) for table in tables} == {int(seeds > 1)}
+
+
 def made_up_injections(models, kind, method="ustad-plain"):
     """What a cell of injections says, without a network: AUROC .9 of our preset and .7 of the paper's scores."""
     names, auroc = (("score",), 0.9) if method == "ustad-default" else (("loss", "eu", "knn", "loss_knn"), 0.7)
@@ -236,6 +246,10 @@ def test_the_table_of_geolife_has_our_preset_beside_the_papers_scores(tmp_path, 
     assert "| swap | 1,200 | 30 | 20 |" in counts
     rows = [line.split(" | ") for line in best if line.startswith("| swap")]
     assert rows[0][1:5] == ["0.700", "0.100", "0.900", "0.100"]
+    assert "±" not in told
+    code, told, _ = benchmark(capsys, tmp_path / "two", "geolife", data, "--seeds", 2)
+    assert code == 0
+    assert "over trainings on one data set, each with other injected stays" in told
     code, told, _ = benchmark(capsys, tmp_path / "one", "geolife", data, "--methods", "ustad-default")
     assert code == 0
     assert "0.900" in told

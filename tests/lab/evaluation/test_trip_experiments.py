@@ -55,6 +55,14 @@ def test_a_method_that_is_told_of_trips_has_them_among_its_fields_and_the_plain_
     }
 
 
+def test_the_paper_with_trips_is_asked_about_as_many_events_as_without(models):
+    """Four windows hold an event, and 0.15 of each is masked: 0.6 questions an event and epoch."""
+    for method in ("ustad-trips", "ustad-plain"):
+        models.fit_model(method)
+        told = models.training[method]
+        assert told["targets"] == round(0.6 * models.train.num_rows * told["epochs"]) > 0
+
+
 @pytest.mark.parametrize("method", ["transformer-trips", "sensitive-hue-trips", "nov-online-trips", "ustad-trips"])
 def test_the_way_to_a_stay_changes_its_score(method, models):
     """All scores with other ways at one stay: that stay's own score is another one."""

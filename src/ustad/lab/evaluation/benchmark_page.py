@@ -25,6 +25,8 @@ from ustad.lab.evaluation.result_tables import (
 
 #: Levels of a detection line, and what each counts.
 LEVEL_WORDS = {"agents": "people", "events": "stays"}
+#: What ± is over, where there are several seeds: unlike simulated people, public ones are the same for every seed.
+SPREAD = "± is the sample standard deviation over trainings on one data set{injected}: it says nothing of other people."
 
 
 def write_page(benchmark: Benchmark, results: Results) -> str:
@@ -32,8 +34,15 @@ def write_page(benchmark: Benchmark, results: Results) -> str:
     lines = [*results[benchmark.experiment], *results.get(f"{benchmark.experiment} of best", [])]
     is_detection = benchmark.experiment == "detection"
     tables = find_detection_tables(lines) if is_detection else find_injection_tables(results, lines)
-    parts = (f"## {t.title}\n\n{t.markdown()}\n{t.note}".rstrip() for t in tables)
+    spread = SPREAD.format(injected="" if is_detection else ", each with other injected stays")
+    notes = [f"{t.note} {spread}".lstrip() if has_spread(t) else t.note for t in tables]
+    parts = (f"## {t.title}\n\n{t.markdown()}\n{note}".rstrip() for t, note in zip(tables, notes, strict=True))
     return "\n\n".join([f"# {benchmark.title}", describe_run(lines), *parts]) + "\n"
+
+
+def has_spread(table: Table) -> bool:
+    """Whether a cell is a mean over several seeds."""
+    return any("±" in cell for row in table.rows for cell in row)
 
 
 def find_detection_tables(lines: list[Line]) -> list[Table]:
