@@ -9,11 +9,14 @@ from statistics import fmean
 
 from marked_pages import DOCS, table, write
 from small_experiments import say_duration
+from ustad.lab.evaluation.claims import judge_claims, question_of
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.fairness_tables import say_wider
-from ustad.lab.evaluation.result_tables import Line
-from ustad.lab.evaluation.stopping import has_ended
+from ustad.lab.evaluation.page import generated_from
+from ustad.lab.evaluation.result_tables import Line, Results
+from ustad.lab.evaluation.standing import say_lead, say_trips
+from ustad.lab.evaluation.stopping import OLDER_MARK, has_ended
 
 PAGE = DOCS / "researchers.md"
 RESULTS = DOCS.parent / "results"
@@ -25,6 +28,7 @@ ROWS = {
     ("ustad-quick", False): "preset `quick`",
     ("ustad-plain", False): "preset `paper` without trips",
     ("ustad-plain", True): "the same, calibrated instead of ranked",
+    ("ustad-trips", False): "preset `paper` with trips",
     ("transformer", False): "Transformer",
     ("sensitive-hue", False): "SensitiveHUE",
     ("distance", False): "distance to own places (a trivial rule)",
@@ -45,25 +49,49 @@ def figures(lines: list[Line], level: str, calibrated: bool = False) -> str:
     return f"{fmean(p['auroc'] for p in parts):.2f} / {fmean(p['ap'] for p in parts):.2f}" if parts else "–"
 
 
+#: What the paper's claims are about, by the question of the results page.
+CLAIMS_ON = {"Q1": "predictions", "Q2": "detection", "Q3": "uncertainties", "Q4": "parts of its score"}
+
+
+def all_results() -> Results:
+    """Those that the results page is made from."""
+    page = (DOCS / "evidence" / "results.md").read_text(encoding="utf-8")
+    return read_results(*(DOCS.parent / place for place in generated_from(page)))
+
+
 def numosim_lines() -> list[Line]:
     """Detection on 2,000 people, five data sets."""
-    lines = read_results(RESULTS / "paper")["detection"]
+    results = read_results(RESULTS / "paper")
+    lines = [*results["detection"], *results["detection with trips"]]
     return [line for line in lines if line["data"] == NUMOSIM and line["window"] == "day"]
 
 
-def in_short() -> str:
-    """The page's first sentence."""
-    lines = numosim_lines()
-    # By incident `best` compares with others only where its events were counted by the same rule.
-    ours = "ustad-quick" if say_wider(lines) else "ustad-default"
-    (events, incidents), paper = (
-        [figures([x for x in lines if x["method"] == method], level).split(" / ")[0] for level in LEVELS[:2]]
-        for method in (ours, "ustad-plain")
-    )
+def on_claims() -> str:
+    """How many of the paper's claims are confirmed, by what they are about."""
+    verdicts: dict[str, list[bool]] = {name: [] for name in CLAIMS_ON}
+    for claim in judge_claims(all_results()):
+        if claim.effects and not claim.is_ours:
+            verdicts[question_of(claim.text)].append(claim.verdict == "confirmed")
+    counts = (f"{words} {sum(verdicts[name])} of {len(verdicts[name])}" for name, words in CLAIMS_ON.items())
     return (
-        f"**On simulated NUMOSIM, {ROWS[ours, False].removeprefix('preset ')} finds events with AUROC {events}, by "
-        f"incident with {incidents}; the paper's score has\n{paper[0]} and {paper[1]}.** Every method has the same "
-        "data, weeks and evaluation, and none sees a label."
+        f"- **The paper's claims, one by one.** Confirmed on simulated data: {', '.join(counts)}.\n"
+        "  [The table](evidence/results.md#the-papers-claims-one-by-one) has each with its effect."
+    )
+
+
+def against_deep() -> str:
+    """Where the paper's score stands among deep baselines, with trips and without."""
+    results, sentences = all_results(), []
+    for level, name in (("events", "Events"), ("agents", "People")):
+        words = (say_lead(results["detection"], NUMOSIM, level, what) for what in ("auroc", "ap"))
+        by_area, by_precision = words
+        sentences.append(f"{name}: {by_area} by AUROC, {by_precision} by average precision.")
+    sentences += say_trips(results, NUMOSIM)
+    text = " ".join(sentences).replace(f" {OLDER_MARK}", "").replace("agents", "people")
+    link = "([where USTAD stands](evidence/results.md#where-ustad-stands))"
+    return (
+        f"- **Against deep baselines**, the paper's score without trips, 2,000 people. {text}\n"
+        f"  Other cities and 20,000 people were run less often\n  {link}."
     )
 
 
@@ -98,7 +126,14 @@ def _limit(line: Line) -> str:
     )
 
 
-BLOCKS = {"in short": in_short, "numosim": on_numosim, "public data": on_public_data, "small": say_duration}
+BLOCKS = {
+    "in short": in_short,
+    "numosim": on_numosim,
+    "claims": on_claims,
+    "against deep": against_deep,
+    "public data": on_public_data,
+    "small": say_duration,
+}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.claims import judge_claims
 from ustad.lab.evaluation.comparison_tables import (
-    best_injection_tables,
     calibrated_tables,
     case_tables,
     rejection_tables,
@@ -17,6 +16,7 @@ from ustad.lab.evaluation.comparison_tables import (
     spread_tables,
 )
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
+from ustad.lab.evaluation.injection_tables import best_injection_tables
 from ustad.lab.evaluation.result_tables import SCORES
 
 AREAS = {"auroc": 0.8, "ap": 0.1}

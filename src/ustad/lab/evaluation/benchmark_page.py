@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ustad.lab.evaluation.comparison_tables import best_injection_tables
-from ustad.lab.evaluation.fairness_tables import changed_tables, three_ways_tables
+from ustad.lab.evaluation.fairness_tables import three_ways_tables
+from ustad.lab.evaluation.injection_tables import best_injection_tables, changed_tables, injection_tables
 from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.public_data import Benchmark
 from ustad.lab.evaluation.result_tables import (
@@ -17,7 +17,6 @@ from ustad.lab.evaluation.result_tables import (
     Line,
     Results,
     detection_tables,
-    injection_tables,
     select_lines,
     sets,
     slug,

@@ -1,12 +1,11 @@
 """Tables that set one figure beside another of the same kind: ranks and calibrated shares, people and training,
-λ and λ, sure events and all of them, the paper's score and the preset `best` on injections, true cases and false ones.
+λ and λ, sure events and all of them, true cases and false ones.
 
 In go result lines, out come `Table`s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from ustad.lab.evaluation.chosen_settings import validation_loss
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     ERROR_DIGITS,
-    KIND_NAMES,
     LEVELS,
     NAMES,
     SCORES,
@@ -222,73 +220,6 @@ def _say_lowest(by_weight: dict[float, Line]) -> str:
     best = min(by_weight, key=lambda weight: validation_loss(by_weight[weight]))
     weights = ", ".join(f"{w:g}{'' if by_weight[w]['training']['converged'] else ' (cut)'}" for w in sorted(by_weight))
     return f"λ = {best:g} of {weights}"
-
-
-# ------------------------------------------------------------------------------------------------ preset best
-#: How injected events are counted, as the page calls it.
-PARTS = {"all": "all", "incidents": "by incident", "changed": "changed only"}
-
-
-def best_injection_tables(results: Results) -> list[Table]:
-    """The paper's score and the preset `best` on the same injections, counted three ways, as far as they were."""
-    paper, ours, tables = results["injections"], results.get("injections of best", []), []
-    for data in sets(ours):
-        rows, both = [], (*select_lines(paper, data=data), *select_lines(ours, data=data))
-        parts = {
-            part: words for part, words in PARTS.items() if part == "all" or any(part in x["result"] for x in both)
-        }
-        for kind, name in KIND_NAMES.items():
-            columns = (
-                [_areas(x, part, how) for x in select_lines(lines, data=data, kind=kind) if _is_told(x, part)]
-                for part in parts
-                for lines, how in ((paper, "loss_knn"), (ours, "score"))
-            )
-            rows.append((name, *(format_mean(c, 3) for pair in columns for c in _split(pair))))
-        heads = (
-            "injection",
-            *(f"{who}, {words} {word}" for words in parts.values() for who in ("loss & kNN", "`best`")
-              for _, word in WHATS),
-        )  # fmt: skip
-        title = f"Injected anomalies, the preset `best` beside the paper's score, {data}"
-        note = f"{_say_counts(both, parts)} {_say_behind(paper, ours, data)}".rstrip()
-        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows), note))
-    return tables
-
-
-def _say_counts(lines: Sequence[Line], parts: dict[str, str]) -> str:
-    """How many data sets each way of counting is of: cells from before a way do not have it."""
-    counts = (f"{words} {len({x['seed'] for x in lines if _is_told(x, part)})}" for part, words in parts.items())
-    return f"Data sets: {', '.join(counts)}."
-
-
-def _say_behind(paper: list[Line], ours: list[Line], data: str) -> str:
-    """Kinds of injection on whose changed stays `best` has the lower AUROC, by more than the larger spread."""
-    texts = []
-    for kind, name in KIND_NAMES.items():
-        lines = (select_lines(paper, data=data, kind=kind), select_lines(ours, data=data, kind=kind))
-        theirs, own = (
-            [_areas(x, "changed", how)[0] for x in part if "changed" in x["result"]]
-            for part, how in zip(lines, ("loss_knn", "score"), strict=True)
-        )
-        if min(len(theirs), len(own)) > 1:
-            spread = max(np.std(values, ddof=1) for values in (theirs, own))
-            if np.mean(theirs) - np.mean(own) > spread:
-                texts.append(f"{name} ({plain(float(np.mean(own)))} against {plain(float(np.mean(theirs)))})")
-    return f"By AUROC of changed stays `best` is behind the paper's score on {', '.join(texts)}." if texts else ""
-
-
-def _is_told(line: Line, part: str) -> bool:
-    """Whether a line was counted that way; older ones were not by incident."""
-    return part == "all" or part in line["result"]
-
-
-def _areas(line: Line, part: str, how: str) -> tuple[float, float]:
-    areas = (line["result"] if part == "all" else line["result"][part])["scores"][how]
-    return areas["auroc"], areas["ap"]
-
-
-def _split(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 # ------------------------------------------------------------------------------------------------------ cases

@@ -1,5 +1,4 @@
-"""Tables that say how even a comparison is: events counted three ways, how long each network was trained, injections
-with and without the stays beside them.
+"""Tables that say how even a comparison is: events counted three ways, how long each network was trained.
 
 In go result lines, out come `Table`s.
 """
@@ -14,15 +13,11 @@ from ustad.lab.evaluation.experiments import PAPER, asked_by, find_methods
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
-    KIND_NAMES,
     NAMES,
-    OF_SIMLA,
-    SCORES,
     Line,
     Results,
     detection_values,
     format_mean,
-    published_injections,
     select_lines,
     sets,
     slug,
@@ -197,26 +192,6 @@ def missing_methods(results: Results) -> list[str]:
             if methods:
                 groups.setdefault((name, words), []).append(data)
     return [f"{name} on {', '.join(data)}: {' · '.join(methods)}" for (name, methods), data in groups.items()]
-
-
-def changed_tables(lines: list[Line]) -> list[Table]:
-    """Injections again, without the stays that are labelled only because they stand beside a changed one."""
-    tables = []
-    for data in sets(lines):
-        own = [x for x in select_lines(lines, data=data) if "changed" in x["result"]]
-        rows = []
-        for kind, name in KIND_NAMES.items():
-            areas = [x["result"]["changed"]["scores"] for x in select_lines(own, kind=kind)]
-            if areas:
-                values = ([a[how][what] for a in areas] for how in areas[0] for what in WHATS)
-                rows.append((name, *map(format_mean, values)))
-                rows += published_injections(kind, areas[0])
-        if rows:
-            scores = own[0]["result"]["changed"]["scores"]
-            heads = ("injection", *(f"{SCORES[how]} {word}" for how in scores for word in WHATS.values()))
-            title = f"Injected anomalies, changed stays only, {data}"
-            tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows), OF_SIMLA))
-    return tables
 
 
 def format_number(value: float) -> str:

@@ -18,7 +18,6 @@ from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cause_words import cause_paragraphs
 from ustad.lab.evaluation.claims import claims_table
 from ustad.lab.evaluation.comparison_tables import (
-    best_injection_tables,
     calibrated_score_tables,
     calibrated_tables,
     case_tables,
@@ -30,7 +29,6 @@ from ustad.lab.evaluation.comparison_tables import (
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.fairness_tables import (
     WITH_NETWORKS,
-    changed_tables,
     find_unfinished,
     missing_methods,
     say_older_rule,
@@ -42,6 +40,7 @@ from ustad.lab.evaluation.figures import draw_all, plan_figures
 from ustad.lab.evaluation.first_screen import first_screen
 from ustad.lab.evaluation.given_settings import refuse_two_budgets, say_budgets, say_given
 from ustad.lab.evaluation.gps_tables import gps_tables
+from ustad.lab.evaluation.injection_tables import best_injection_tables, changed_tables, injection_tables
 from ustad.lab.evaluation.page_words import (
     ALSO,
     FROM_GPS,
@@ -120,7 +119,10 @@ def every_table(results: Results) -> dict[str, list[Table]]:
     uncertain = results["uncertainty"]
     tables["uncertainty"] = [*rejection_tables(uncertain), *tables["uncertainty"], *scaling_tables(uncertain)]
     tables["scores"] += calibrated_score_tables(results["scores"])
-    tables["injections"] += [*changed_tables(results["injections"]), *best_injection_tables(results)]
+    injections = results["injections"]
+    tables["injections"] = [
+        *injection_tables(injections), *changed_tables(injections), *best_injection_tables(results)
+    ]  # fmt: skip
     for name in ("detection", "prediction"):
         tables[name] = list(_add_settings(tables[name], name, results))
     tables["tried"] = tried_tables(results.get("tried", []))

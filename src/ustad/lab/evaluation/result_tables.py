@@ -270,40 +270,6 @@ def score_values(lines: list[Line], data: str, how: str, level: str, *, what: st
     return [v for v in values if v is not None]
 
 
-def injection_tables(lines: list[Line]) -> list[Table]:
-    return [_injection_table(lines, data) for data in sets(lines)]
-
-
-def _injection_table(lines: list[Line], data: str) -> Table:
-    hows = ("loss", "eu", "knn", "loss_knn")
-    rows = []
-    for kind, name in KIND_NAMES.items():
-        values = [injection_values(lines, data, kind, how, what=what) for how in hows for what in ("auroc", "ap")]
-        rows.append((name, *(format_mean(v, 3) for v in values)))
-        rows += published_injections(kind, hows)
-    heads = ("injection", *(f"{SCORES[how]} {what}" for how in hows for what in ("AUROC", "AUPR")))
-    return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows), OF_SIMLA)
-
-
-#: What the rows of the paper are of, under tables of injections.
-OF_SIMLA = (
-    "Rows of the paper are of its own SimLA. It does not say how many events it changed, nor whether it labelled the "
-    "stays beside them."
-)
-
-
-def published_injections(kind: str, hows: Iterable[str]) -> list[tuple[str, ...]]:
-    """The paper's row of a kind of injection: it has figures of one data set alone."""
-    ((data, paper),) = read_published()["injections"].items()
-    if kind not in paper:
-        return []
-    return [(f"*{KIND_NAMES[kind]}, {data}, paper*", *(plain(v) for how in hows for v in paper[kind][how]))]
-
-
-def injection_values(lines: list[Line], data: str, kind: str, how: str, *, what: str) -> list[float]:
-    return [x["result"]["scores"][how][what] for x in select_lines(lines, data=data, kind=kind)]
-
-
 def training_size_tables(lines: list[Line]) -> list[Table]:
     """AU and EU per weeks of training, in the network's own units: mean and spread over seeds."""
     titles: dict[Steps, tuple[str, str]] = {
@@ -329,8 +295,8 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
         for weeks in (1, 2, 3):
             values = [size_values(own, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
             if any(values):
-                trained = _say_trainings(select_lines(own, weeks=weeks))
-                rows.append((data, str(weeks), *trained, *(format_scientific(v) for v in values)))
+                trainings = _say_trainings(select_lines(own, weeks=weeks))
+                rows.append((data, str(weeks), *trainings, *(format_scientific(v) for v in values)))
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), "–", "–", "–", *row))
@@ -393,7 +359,6 @@ def all_tables(results: Results) -> dict[str, list[Table]]:
         "detection": detection_tables(results["detection"]),
         "uncertainty": training_size_tables(results["uncertainty"]),
         "scores": score_tables(results["scores"]),
-        "injections": injection_tables(results["injections"]),
         "epistemic": epistemic_tables(results["epistemic"]),
     }
 
