@@ -224,7 +224,7 @@ def test_a_table_of_several_seeds_says_that_its_spread_is_over_trainings_alone(t
         out = tmp_path / str(seeds)
         assert benchmark(capsys, out, "numosim", place, "--methods", "random", "--seeds", seeds)[0] == 0
         tables = (out / "results" / "table.md").read_text().split("\n## ")[1:]
-        spread = "± is the sample standard deviation over trainings on one data set: it says nothing of other people."
+        spread = "are over trainings on one data set: they say nothing of other people."
         assert {table.count(spread) for table in tables} == {int(seeds > 1)}
 
 

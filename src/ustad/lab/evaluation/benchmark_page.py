@@ -24,8 +24,11 @@ from ustad.lab.evaluation.result_tables import (
 
 #: Levels of a detection line, and what each counts.
 LEVEL_WORDS = {"agents": "people", "events": "stays"}
-#: What ± is over, where there are several seeds: unlike simulated people, public ones are the same for every seed.
-SPREAD = "± is the sample standard deviation over trainings on one data set{injected}: it says nothing of other people."
+#: What a mean is over, where there are several seeds: unlike simulated people, public ones are the same for every seed.
+SPREAD = (
+    "Means, and ± (sample standard deviation, from five seeds on), are over trainings on one data set{injected}: they "
+    "say nothing of other people."
+)
 
 
 def write_page(benchmark: Benchmark, results: Results) -> str:
@@ -41,7 +44,7 @@ def write_page(benchmark: Benchmark, results: Results) -> str:
 
 def has_spread(table: Table) -> bool:
     """Whether a cell is a mean over several seeds."""
-    return any("±" in cell for row in table.rows for cell in row)
+    return any(mark in cell for row in table.rows for cell in row for mark in ("±", "(n = "))
 
 
 def find_detection_tables(lines: list[Line]) -> list[Table]:

@@ -193,10 +193,10 @@ def _incomplete(results: Results) -> list[str]:
     if older := say_older_rule(trainings):
         words += f" {older} {OLDER_RULE}."
     missing = [f"- {text}" for text in missing_methods(results)]
-    searched = any(line["budget"].get("search") or line["budget"].get("choices") for line in trainings)
+    has_search = any(line["budget"].get("search") or line["budget"].get("choices") for line in trainings)
     return [
         words if trainings else "",
-        "" if searched else NOT_SEARCHED,
+        "" if has_search else NOT_SEARCHED,
         "Not run:" if missing else "",
         "\n".join(missing),
     ]
