@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cells import NUMERIC
+from ustad.lab.evaluation.claim_verdicts import ENOUGH
 from ustad.lab.evaluation.result_tables import (
     KIND_NAMES,
     LEVELS,
@@ -28,7 +29,7 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import ENOUGH_SETS, count_wins, lead
+from ustad.lab.evaluation.standing import count_wins, lead
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")
@@ -308,7 +309,7 @@ def ahead_of_deep(what: str) -> Callable[[Results], Effects]:
             own = of_same_people(lines, data)
             for level in LEVELS:
                 margin, (_, n) = lead(own, data, level, what), count_wins(own, data, level, what)
-                if margin is not None and n >= ENOUGH_SETS:
+                if margin is not None and n >= ENOUGH:
                     yield level, margin[0] - margin[1]
 
     return effects

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.claim_verdicts import ENOUGH
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.fairness_tables import say_wider
 from ustad.lab.evaluation.fitted_models import TRIPS, USTAD
@@ -59,8 +60,6 @@ GOALS = (
 )
 #: Points of accuracy that kinds of place may lie behind the network without uncertainty.
 KINDS_BEHIND = 2.0
-#: A spread over fewer data sets is said to be of few.
-ENOUGH_SETS = 5
 #: What stands behind figures of predictions where there is one data set.
 ALONE = "(one data set, no verdict)"
 UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% right"}
@@ -129,7 +128,7 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     counts = [len(detection_values(lines, data, m, level, what=what)) for m in (USTAD, best[0])]
     if min(counts) < 2:
         return f"{figure}; one data set, no verdict"
-    few = f", of {counts[0]} and {counts[1]} data sets only" if min(counts) < ENOUGH_SETS else ""
+    few = f", of {counts[0]} and {counts[1]} data sets only" if min(counts) < ENOUGH else ""
     wins = count_wins(lines, data, level, what)
     return f"**{_word_of(margin)}** {figure}; spread {plain(margin[1])}{few}; higher on {wins[0]} of {wins[1]}"
 
