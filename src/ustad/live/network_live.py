@@ -79,13 +79,10 @@ class LiveScorer:
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         T = model.config.scoring.samples
-        kinds = (network.config.epistemic, network.config.aleatoric)
-        self._samples, draws = (T if is_drawn else 1 for is_drawn in kinds)
-        layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
+        self._samples = T if network.config.epistemic else 1
+        layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric, T)
         masked = self._samples + (model.config.scoring.knn_target == "masked")
-        self._step = LiveStep(
-            network, layout, self._samples, masked, draws=draws, seed=model.config.seed, device=self.device
-        )
+        self._step = LiveStep(network, layout, self._samples, masked, seed=model.config.seed, device=self.device)
         self._rows, self._judge = RowEncoder(model.encoder), RowJudge(judge)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]

@@ -50,9 +50,10 @@ class Layout:
     vectors: dict[str, tuple[int, slice]]
     order: dict[str, int]  # field → column of `missing`
     aleatoric: bool
+    draws: int  # of the noise on logits: as many as passes, or more where without dropout one pass stands for all
 
     @classmethod
-    def of(cls, fields: tuple[Field, ...], terms: tuple[Term, ...], aleatoric: bool) -> Layout:
+    def of(cls, fields: tuple[Field, ...], terms: tuple[Term, ...], aleatoric: bool, draws: int = 1) -> Layout:
         by_kind = {k: [f for f in fields if f.kind == k] for k in ("number", "category", "vector")}
         ends, stop = {}, 0
         for i, field in enumerate(by_kind["vector"]):
@@ -65,17 +66,13 @@ class Layout:
             ends,
             {f.name: i for i, f in enumerate(fields)},
             aleatoric,
+            draws,
         )
 
 
 def wrap_angle(angle: Tensor) -> Tensor:
     """The same angle in [−π, π)."""
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
-
-
-def repeat_pass(hidden: Tensor, draws: int) -> Tensor:
-    """Without dropout all passes are the same, so one [1, …] is made: it stands for each draw of noise on logits."""
-    return hidden.expand(draws, *hidden.shape[1:]) if len(hidden) == 1 else hidden
 
 
 def reduce_term(
@@ -135,15 +132,15 @@ def _category(
     plain = torch.softmax(logits, -1).mean(0)
     likelihood = plain.gather(1, target[:, None])[:, 0]
     entropy = -torch.xlogy(plain, plain).sum(-1)
-    at = target.view(1, B, 1).expand(T, B, 1)
     if layout.aleatoric:
         sigma = predictions.log_sigma[column].exp()
+        au = sigma.square().gather(2, target.view(1, B, 1).expand(T, B, 1))[..., 0].mean(0)
+        T = max(T, layout.draws)
         noise = normal_noise(key, seed, T, layout.order[name], classes=C).to(logits.dtype)
         logits = logits + sigma * noise
-        au = sigma.square().gather(2, at)[..., 0].mean(0)
     else:
         au = torch.zeros_like(likelihood)
-    log_chance = torch.log_softmax(logits, -1).gather(2, at)[..., 0]  # [T, B]
+    log_chance = torch.log_softmax(logits, -1).gather(2, target.view(1, B, 1).expand(T, B, 1))[..., 0]  # [T, B]
     loss = math.log(T) - torch.logsumexp(log_chance, 0)
     return TermResult(plain.argmax(-1).to(plain.dtype), 1 - likelihood, loss, au, entropy, probabilities=plain)
 

@@ -24,7 +24,7 @@ from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.neighbours import shared_room
 from ustad.network.inference.passes import Passes
-from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term, repeat_pass
+from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
 from ustad.network.inference.worker_threads import WorkerThreads
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.progress import say, track
@@ -99,12 +99,12 @@ def sample(
     Without epistemic uncertainty there is one pass, without dropout; noise on logits is drawn T times all the same.
     """
     budget = budget or Budget.of(tensors.device, network.config.width)
-    T, draws = (samples if is_drawn else 1 for is_drawn in (network.config.epistemic, network.config.aleatoric))
-    layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
+    T = samples if network.config.epistemic else 1
+    layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric, samples)
     out = empty_samples(layout, len(queries), network, keep_probabilities)
 
     def answer(passes: Passes, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
-        hidden = repeat_pass(hidden_at(tensors, embeddings, slices, T, passes=passes), draws)  # [T, B, D]
+        hidden = hidden_at(tensors, embeddings, slices, T, passes=passes)  # [T, B, D]
         store(out, index, layout, network, tensors=tensors, hidden=hidden, target=slices.target, seed=seed)
         return len(index)
 

@@ -73,7 +73,9 @@ class CompiledTerms:
         part = 1 + self.layout.categories[term.fields[0]]
         code = codes[part - 1]
         field = self.layout.order[term.fields[0]]
-        _category(raw, self._means[part], self._sizes[part], self._spread(part), code, start, field, line)
+        first, spread = self._means[part], self._spread(part)
+        draws = max(len(raw), self.layout.draws) if spread >= 0 else len(raw)
+        _category(raw, first, self._sizes[part], spread, draws, code, start, field, line)
 
     def _vector(self, raw: np.ndarray, term: Term, values: np.ndarray, line: np.ndarray) -> np.ndarray:
         position, columns = self.layout.vectors[term.fields[0]]
@@ -173,30 +175,32 @@ def _category(
     first: int,
     classes: int,
     spread: int,
+    draws: int,
     target: int,
     start: np.uint64,
     field: int,
     line: np.ndarray,
 ) -> None:
-    """So many known `classes` from column `first` on; class 0, unknown, has no output, so class c stands at c − 1."""
-    count = raw.shape[0]
-    share, sigma, logits, target_logs = np.zeros(classes), np.ones(classes), np.empty(classes), np.empty(count)
+    """So many known `classes` from column `first` on; class 0, unknown, has no output, so class c stands at c − 1. One
+    pass stands for all `draws` of the noise; several have a draw each."""
+    share, sigma, logits, target_logs = np.zeros(classes), np.ones(classes), np.empty(classes), np.empty(draws)
     if classes == 0:
         _fill(line, 0.0, math.nan, math.nan, math.nan, 0.0)
         return
     au = 0.0
-    for t in range(count):
+    for t in range(draws):
+        row = t if raw.shape[0] > 1 else 0
         for c in range(classes):
-            logits[c] = raw[t, first + c]
+            logits[c] = raw[row, first + c]
         total = _log_sum(logits)
         for c in range(classes):
-            share[c] += math.exp(logits[c] - total) / count
+            share[c] += math.exp(logits[c] - total) / draws
         if spread >= 0:
             for c in range(classes):
-                sigma[c] = math.exp(_bound(raw[t, spread + c], _LOW / 2, _HIGH / 2))
+                sigma[c] = math.exp(_bound(raw[row, spread + c], _LOW / 2, _HIGH / 2))
                 logits[c] += sigma[c] * normal_at(start, t, field, c + 1)
             total = _log_sum(logits)
-            au += sigma[target - 1] ** 2 / count
+            au += sigma[target - 1] ** 2 / draws
         target_logs[t] = logits[target - 1] - total
     entropy, best = 0.0, 0
     for c in range(classes):
@@ -204,7 +208,7 @@ def _category(
             entropy -= share[c] * math.log(share[c])
         if share[c] > share[best]:
             best = c
-    _fill(line, best + 1.0, 1 - share[target - 1], math.log(count) - _log_sum(target_logs), au, entropy)
+    _fill(line, best + 1.0, 1 - share[target - 1], math.log(draws) - _log_sum(target_logs), au, entropy)
 
 
 @_compile

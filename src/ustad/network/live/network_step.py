@@ -19,7 +19,7 @@ from ustad.events.windows import Features
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.passes import Passes
-from ustad.network.inference.sampled_terms import Layout, reduce_term, repeat_pass
+from ustad.network.inference.sampled_terms import Layout, reduce_term
 from ustad.network.inference.sampling import SCALARS, Precision, inference, passes_for
 from ustad.network.live.compiled_terms import CompiledTerms
 from ustad.progress import say
@@ -46,22 +46,13 @@ class _Recording:
 
 
 class LiveStep:
-    """`masked` of the T + 1 passes hide the event; the last is without dropout, for the neighbours. Noise on logits is
-    drawn `draws` times, also where T = 1 because there is no dropout."""
+    """`masked` of the T + 1 passes hide the event; the last is without dropout, for the neighbours."""
 
     def __init__(
-        self,
-        network: DualTransformer,
-        layout: Layout,
-        samples: int,
-        masked: int,
-        *,
-        draws: int,
-        seed: int,
-        device: torch.device,
+        self, network: DualTransformer, layout: Layout, samples: int, masked: int, *, seed: int, device: torch.device
     ) -> None:
         self.network, self.layout, self.device = network, layout, device
-        self.samples, self.masked, self.draws, self.seed = samples, masked, draws, seed
+        self.samples, self.masked, self.seed = samples, masked, seed
         self._precision: Precision = "auto"
         self._sizes = {f.name: f.size for f in network.fields}
         self._passes = passes_for(network, device)
@@ -127,7 +118,7 @@ class LiveStep:
         self, terms: CompiledTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]
     ) -> Result:
         """What the samples say about one event: embedding and hidden [T + 1, D]."""
-        lines, vectors = terms(repeat_pass(hidden[: self.samples], self.draws), fields)
+        lines, vectors = terms(hidden[: self.samples], fields)
         return Result(lines.tolist(), vectors, hidden[self.samples :].numpy(), embedding)
 
     def many(
@@ -157,7 +148,7 @@ class LiveStep:
 
     def _reduce(self, hidden: Tensor, features: Features, key: Tensor) -> Tensor:
         """hidden [T + 1, B, D] -> by event the scalars of all terms, the plain hidden state, mean vectors: [B, …]."""
-        predictions = self.network.decode(repeat_pass(hidden[: self.samples], self.draws))
+        predictions = self.network.decode(hidden[: self.samples])
         results = [
             reduce_term(t, self.layout, predictions, features, key=key, seed=self.seed) for t in self.layout.terms
         ]
