@@ -307,7 +307,7 @@ def write(table: Any, facts: dict[int, Any], options: argparse.Namespace, second
 def file_name(options: argparse.Namespace) -> str:
     """Development seeds have a file of their own, so that they never stand where reported seeds are read."""
     if options.first_seed >= DEVELOPMENT_SEED:
-        return "development"
+        return "development" if options.networks is None else "development-with-network"
     return "default" if options.networks is not None else "default-without-network"
 
 

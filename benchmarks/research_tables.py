@@ -9,10 +9,12 @@ from statistics import fmean
 
 from marked_pages import DOCS, table, write
 from small_experiments import say_duration
+from ustad.lab.evaluation.claim_verdicts import TOO_FEW
 from ustad.lab.evaluation.claims import judge_claims, question_of
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.fairness_tables import say_wider
+from ustad.lab.evaluation.first_screen import count_confirmed
 from ustad.lab.evaluation.page import generated_from
 from ustad.lab.evaluation.result_tables import Line, Results
 from ustad.lab.evaluation.standing import say_lead, say_trips
@@ -68,13 +70,13 @@ def numosim_lines() -> list[Line]:
 
 def on_claims() -> str:
     """How many of the paper's claims are confirmed, by what they are about."""
-    verdicts: dict[str, list[bool]] = {name: [] for name in CLAIMS_ON}
-    for claim in judge_claims(all_results()):
-        if claim.effects and not claim.is_ours:
-            verdicts[question_of(claim.text)].append(claim.verdict == "confirmed")
-    counts = (f"{words} {sum(verdicts[name])} of {len(verdicts[name])}" for name, words in CLAIMS_ON.items())
+    claims = [claim for claim in judge_claims(all_results()) if claim.effects and not claim.is_ours]
+    by_question = {name: [claim for claim in claims if question_of(claim.text) == name] for name in CLAIMS_ON}
+    counts = (f"{words} {count_confirmed(by_question[name]).split(' (')[0]}" for name, words in CLAIMS_ON.items())
+    n_few = sum(claim.verdict == TOO_FEW for claim in claims)
     return (
         f"- **The paper's claims, one by one.** Confirmed on simulated data: {', '.join(counts)}.\n"
+        f"  Of these {n_few} have too few data sets to be decided.\n"
         "  [The table](evidence/results.md#the-papers-claims-one-by-one) has each with its effect."
     )
 
@@ -87,10 +89,11 @@ def against_deep() -> str:
         by_area, by_precision = words
         sentences.append(f"{name}: {by_area} by AUROC, {by_precision} by average precision.")
     sentences += say_trips(results, NUMOSIM)
-    text = " ".join(sentences).replace(f" {OLDER_MARK}", "").replace("agents", "people")
+    text = " ".join(sentences).replace("agents", "people")
+    rule = f" {OLDER_MARK}: stopped by an older rule." if OLDER_MARK in text else ""
     link = "([where USTAD stands](evidence/results.md#where-ustad-stands))"
     return (
-        f"- **Against deep baselines**, the paper's score without trips, 2,000 people. {text}\n"
+        f"- **Against deep baselines** the paper's score, without trips and of 2,000 people, stands so. {text}{rule}\n"
         f"  Other cities and 20,000 people were run less often\n  {link}."
     )
 

@@ -194,22 +194,20 @@ class World:
     def injections(self, seed):
         for kind in PREDICTABLE:
             loss = self.pick("loss of predictable", 0.9, 0.3)
-            yield {"kind": kind}, {**injected(loss=loss, eu=0.55, knn=0.45, loss_knn=0.85), **self.boxes(kind, 0.4)}
+            yield {"kind": kind}, injected(loss=loss, eu=0.55, knn=0.45, loss_knn=0.85)
         for kind in NOVEL:
             knn = self.pick("distance of novel", 0.8, 0.4)
             eu = knn + self.pick("EU of novel events", -0.2, 0.1)
             loss = self.pick("loss by kind", 0.7, 0.95)
-            median = self.pick("boxes of novel", 0.2, 0.5)
-            yield {"kind": kind}, {**injected(loss=loss, eu=eu, knn=knn, loss_knn=0.85), **self.boxes(kind, median)}
+            yield {"kind": kind}, injected(loss=loss, eu=eu, knn=knn, loss_knn=0.85)
         scores = injected(loss=0.7, eu=0.6, knn=0.75, loss_knn=0.0)
         for what in ("auroc", "ap"):
             best = max(told[what] for told in scores["changed"]["scores"].values())
             scores["changed"]["scores"]["loss_knn"][what] = best * self.pick(f"both, injected, {what}", 1.1, 0.9)
-        yield {"kind": "all"}, scores
-
-    def boxes(self, kind, median):
-        normal = self.pick("boxes of normal", 0.1, 0.6)
-        return {"boxes": {"normal": {"loss": [0, 0, normal, 1, 1]}, kind: {"loss": [0, 0, median, 9, 9]}}}
+        medians = dict.fromkeys(PREDICTABLE, 0.4) | dict.fromkeys(NOVEL, self.pick("boxes of novel", 0.2, 0.5))
+        medians["normal"] = self.pick("boxes of normal", 0.1, 0.6)
+        boxes = {kind: {"loss": [0, 0, median, 9, 9]} for kind, median in medians.items()}
+        yield {"kind": "all"}, {**scores, "boxes": boxes, "boxes_without": "neighbours"}
 
     def scores(self, seed):
         gains = self.pick("most for agents", {"events": 0.05, "agents": 0.2}, {"events": 0.2, "agents": 0.05})
@@ -341,3 +339,14 @@ def test_ustad_asked_with_the_past_alone_has_no_part_in_a_claim():
     bad = {"auroc": 0.1, "ap": 0.1}
     results["detection"] += [{**x, "window": "past", "result": {"events": bad, "agents": bad}} for x in lines]
     assert find_claim(results, text).effects == before
+
+
+@pytest.mark.parametrize("spoil", ["neighbours", "zero"])
+def test_boxes_with_neighbours_or_without_any_loss_judge_nothing(spoil):
+    results = World().results()
+    for line in results["injections"]:
+        if spoil == "neighbours":
+            line["result"].pop("boxes_without", None)
+        elif line["kind"] == "all":
+            line["result"]["boxes"]["swap"]["loss"][2] = 0.0
+    assert find_claim(results, "Predictable injections have more loss than novel ones").verdict == "not measured"

@@ -88,7 +88,7 @@ def one_seed(data, value):
 
 @pytest.mark.parametrize(
     ("elsewhere", "doubts"),
-    [(0.3, ""), (-0.005, ""), (-0.3, " (otherwise, of too few data sets: on port -0.300)")],
+    [(0.3, ""), (-0.005, ""), (-0.3, " (the other way where there are fewer than 5 data sets: on port -0.300)")],
 )
 def test_data_of_one_seed_decide_nothing_and_what_they_contradict_is_said(elsewhere, doubts):
     claim = Claim("", "", (*claim_of(*(0.3,) * 5).every_effect, one_seed("port", elsewhere)))
@@ -99,7 +99,8 @@ def test_data_of_one_seed_decide_nothing_and_what_they_contradict_is_said(elsewh
 def test_levels_have_no_spread_and_seeds_do():
     levels = Claim("", "", (Effect("town", None, "events", 0.1), Effect("town", None, "agents", 0.3)))
     assert levels.figures == "+0.200; 2 of 2 levels agree"
-    assert claim_of(0.1, 0.3).figures == "+0.200 ± 0.141; 2 of 2 agree"
+    assert claim_of(0.1, 0.3).figures == "+0.200; 2 of 2 agree"
+    assert claim_of(0.1, 0.2, 0.3, 0.4, 0.5).figures == "+0.300 ± 0.158; 5 of 5 agree"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_the_printed_effect_is_of_the_data_that_the_verdict_rests_on():
     few = tuple(Effect("port", seed, "", -9.0) for seed in range(4))
     claim = Claim("", "", (*claim_of(0.2, 0.2, 0.2, 0.2, 0.3).every_effect, *few))
     assert claim.figures == "+0.220 ± 0.045; 5 of 5 agree"
-    assert Claim("", "", few).figures == "-9.000 ± 0.000; 0 of 4 agree"
+    assert Claim("", "", few).figures == "-9.000; 0 of 4 agree"
 
 
 def test_two_data_that_disagree_confirm_nothing():

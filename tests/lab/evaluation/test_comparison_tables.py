@@ -140,9 +140,9 @@ def test_kinds_of_injection_on_which_best_is_behind_by_more_than_the_spread_are_
 
     areas = {("temporal", "loss_knn"): 0.9, ("temporal", "score"): 0.8, ("swap", "loss_knn"): 0.8,
              ("swap", "score"): 0.795}  # fmt: skip
-    lines = [injected(how, seed, kind, area) for (kind, how), area in areas.items() for seed in (1, 2)]
+    lines = [injected(how, seed, kind, area) for (kind, how), area in areas.items() for seed in (1, 2, 3, 4, 5)]
     (table,) = best_injection_tables(write(tmp_path, *lines))
-    assert table.note.endswith(" `best` is behind the paper's score on temporal (0.815 against 0.915).")
+    assert table.note.endswith(" `best` is behind the paper's score on temporal (0.830 against 0.930).")
 
 
 def test_false_alarms_are_counted_over_all_data_sets(tmp_path):

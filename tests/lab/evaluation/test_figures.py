@@ -205,13 +205,17 @@ def test_kinds_of_place_are_of_all_data_sets_by_their_events(plt):
         return {"seed": seed, "method": "ustad-plain", "data": "town",
                 "result": {"classes": [{"class": "house", "n": n, "accuracy": accuracy, "eu": eu}]}}  # fmt: skip
 
-    (axis,) = draw_classes(plt, [line(1, 30, 1.0, 1.0), line(2, 10, 0.6, 3.0)]).axes
-    assert axis.get_title() == "USTAD, n = 40 events"
+    others = [line(seed, 10, 0.6, 3.0) for seed in (2, 3, 4, 5)]
+    (axis,) = draw_classes(plt, [line(1, 120, 1.0, 1.0), *others]).axes
+    assert axis.get_title() == "USTAD, n = 160 events"
     assert axis.collections[0].get_offsets().tolist() == [[1.5, 90.0]]
     upright = [bar.get_segments()[0][:, 1] for bar in axis.collections[1:]]
-    assert max(ends.max() for ends in upright) == 100.0  # 90 ± 28: no bar leaves what there can be
+    assert max(ends.max() for ends in upright) == 100.0  # 90 ± 18: no bar leaves what there can be
     across = [np.ptp(bar.get_segments()[0][:, 0]) for bar in axis.collections[1:]]
-    assert max(across) == pytest.approx(2 * np.std([1.0, 3.0], ddof=1))
+    assert max(across) == pytest.approx(2 * np.std([1.0, 3.0, 3.0, 3.0, 3.0], ddof=1))
+    (few,) = draw_classes(plt, [line(1, 120, 1.0, 1.0), *others[:3]]).axes
+    assert max(np.ptp(bar.get_segments()[0]) for bar in few.collections[1:]) == pytest.approx(90 - 1.5, abs=9)
+    assert {np.ptp(bar.get_segments()[0][:, 0]) for bar in few.collections[1:]} == {0.0}  # four have no bar
 
 
 def test_boxes_of_injections_are_of_all_data_sets(plt):
@@ -232,13 +236,16 @@ def test_weeks_of_training_show_geometric_means_and_the_spread_of_logarithms(plt
     def line(seed, weeks, eu):
         return {"seed": seed, "weeks": weeks, "result": {"terms": {"x": {"au": 1.0, "eu": eu}}}}
 
-    lines = [line(1, 1, 1.0), line(1, 3, 0.25), line(2, 1, 1.0), line(2, 3, 1.0)]
+    ratios = [0.25, 0.25, 0.5, 1.0, 1.0]
+    lines = [line(seed, weeks, eu) for seed, ratio in enumerate(ratios) for weeks, eu in ((1, 1.0), (3, ratio))]
     _, axis = draw_training_size(plt, lines).axes
     (container,) = axis.containers
     line_drawn, _, (bars,) = container
     assert line_drawn.get_ydata() == pytest.approx([1.0, 0.5])
-    factor = np.exp(np.std(np.log([0.25, 1.0]), ddof=1))
+    factor = np.exp(np.std(np.log(ratios), ddof=1))
     assert bars.get_segments()[1][:, 1] == pytest.approx([0.5 / factor, 0.5 * factor])
+    _, axis = draw_training_size(plt, lines[:8]).axes  # four data sets: means without bars
+    assert np.ptp(axis.containers[0][2][0].get_segments()[1][:, 1]) == 0.0
 
 
 def test_weeks_that_were_not_run_are_named():

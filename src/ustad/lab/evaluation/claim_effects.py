@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cells import NUMERIC
-from ustad.lab.evaluation.claim_verdicts import ENOUGH
 from ustad.lab.evaluation.result_tables import (
+    ENOUGH,
     KIND_NAMES,
     LEVELS,
     NAMES,
@@ -236,14 +236,14 @@ def loss_finds_predictable(results: Results) -> Effects:
 
 
 def predictable_have_more_loss(results: Results) -> Effects:
-    """By the medians of boxes: each predictable kind beside novel kinds and normal events."""
-    for by_kind in _by_cell(results["injections"], "kind").values():
-        boxes = {kind: result["boxes"] for kind, result in by_kind.items() if "boxes" in result}
-        if {*PREDICTABLE, *NOVEL} <= set(boxes):
-            medians = {kind: boxes[kind][kind]["loss"][MEDIAN] for kind in (*PREDICTABLE, *NOVEL)}
-            normal = (boxes[kind]["normal"]["loss"][MEDIAN] for kind in NOVEL)
-            most = max(*(medians[kind] for kind in NOVEL), *normal)
-            yield from ((KIND_NAMES[kind], float(np.log(medians[kind] / most))) for kind in PREDICTABLE)
+    """By the medians of boxes of changed stays, of all kinds together so that one scale holds for all."""
+    for line in select_lines(results["injections"], kind="all"):
+        boxes = line["result"].get("boxes", {})
+        if "boxes_without" in line["result"] and {*PREDICTABLE, *NOVEL, "normal"} <= set(boxes):
+            medians = {kind: box["loss"][MEDIAN] for kind, box in boxes.items()}
+            if min(medians.values()) > 0:
+                most = max(medians[kind] for kind in (*NOVEL, "normal"))
+                yield from ((KIND_NAMES[kind], float(np.log(medians[kind] / most))) for kind in PREDICTABLE)
 
 
 def loss_is_highest_on_predictable(results: Results) -> Effects:

@@ -12,22 +12,24 @@ from typing import Any
 
 import numpy as np
 
-#: Data with fewer data sets (each with other people) decide nothing.
-ENOUGH = 5
+from ustad.lab.evaluation.result_tables import ENOUGH
+
 #: The smallest mean effect that counts: a hundredth, of whatever the effect is measured in.
 LEAST = 0.01
 TOO_FEW = "too few data sets"
-RULE = f"""An effect is positive where it agrees with the paper. There is one for each data set, which has people of its
-own. It is the mean over its parts: features, kinds of injection, levels, methods. Limits such as {LEAST:g} are ours.
+RULE = f"""An effect is positive where it agrees with the paper. A city is run on several data sets, each with other
+people, and there is an effect for each of them. It is the mean over its parts: features, kinds of injection, levels,
+methods. Limits such as {LEAST:g} are ours.
 
-- **confirmed**: on all data with at least {ENOUGH} data sets, the mean effect is above the standard deviation of the
+- **confirmed**: in all cities with at least {ENOUGH} data sets, the mean effect is above the standard deviation of the
   effects, and at least {LEAST:g}.
 - **reversed**: the same with the other sign. A claim against a limit, or about the best of several, is never reversed.
-- **mixed**: confirmed or reversed as a whole, but a part goes the other way on some of that data, by {LEAST:g} or more.
+- **mixed**: confirmed or reversed as a whole, but a part goes the other way in one of these cities, by {LEAST:g} or
+  more.
 - **not confirmed**: none of these.
-- **{TOO_FEW}**: no data has {ENOUGH} data sets.
+- **{TOO_FEW}**: no city has {ENOUGH} data sets.
 
-The effects in the table are of data with at least {ENOUGH} data sets, where there are such. What has fewer decides
+The effects in the table are of cities with at least {ENOUGH} data sets, where there are such. A city with fewer decides
 nothing; where it goes the other way, that is said. Against all deep baselines an effect is of a level: what USTAD is
 ahead, less the spread over data sets."""
 
@@ -106,6 +108,13 @@ class Claim:
         return {place: mean for place, mean in means.items() if -sign * mean >= LEAST}
 
     @property
+    def leaning(self) -> str:
+        """The verdict; of a mixed claim with which way it goes as a whole."""
+        if self.verdict != "mixed":
+            return self.verdict
+        return f"mixed, as a whole {'as the paper says' if _common(self._directions()) > 0 else 'the other way'}"
+
+    @property
     def exceptions(self) -> str:
         """In a claim that is mixed, its mean and what goes the other way, each part with its mean on some data."""
         if self.verdict != "mixed":
@@ -119,7 +128,9 @@ class Claim:
         if self.verdict not in ("confirmed", "reversed", "mixed"):
             return ""
         against = self._parts_against(_common(self._directions()), decides=False)
-        return f" (otherwise, of too few data sets: {_say_parts(against)})" if against else ""
+        if not against:
+            return ""
+        return f" (the other way where there are fewer than {ENOUGH} data sets: {_say_parts(against)})"
 
     @property
     def means(self) -> str:
@@ -135,7 +146,7 @@ class Claim:
         if not self.effects:
             return "–"
         values, over_seeds = self.deciding_effects, all(x.seed is None for x in self.every_effect)
-        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 and not over_seeds else ""
+        spread = f" ± {values.std(ddof=1):.3f}" if len(values) >= ENOUGH and not over_seeds else ""
         of = " levels" if over_seeds else ""  # no ±: two levels are no sample, and the spread is in each of them
         return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)}{of} agree"
 
@@ -169,4 +180,4 @@ def _group(effects: Sequence[Effect], key: Callable[[Effect], Any]) -> dict[Any,
     return {name: np.array(values) for name, values in groups.items()}
 
 
-__all__ = ["ENOUGH", "LEAST", "RULE", "TOO_FEW", "Claim", "Effect"]
+__all__ = ["LEAST", "RULE", "TOO_FEW", "Claim", "Effect"]

@@ -46,15 +46,14 @@ from ustad.lab.evaluation.claim_effects import (
 )
 from ustad.lab.evaluation.claim_verdicts import RULE, Claim, Effect
 from ustad.lab.evaluation.plain_tables import Table
-from ustad.lab.evaluation.result_tables import LEVELS, Results, select_lines
-from ustad.lab.evaluation.standing import MEASURES
+from ustad.lab.evaluation.result_tables import LEVELS, WHATS, Results, select_lines
 
 __all__ = ["CLAIMS", "claims_table", "judge_claims", "question_of", "whole_texts"]
 
 #: A data set and a seed; None: over all seeds.
 Place = tuple[str, int | None]
-AHEAD = tuple(ahead_of_deep(what) for what, _ in MEASURES)
-BEST_INJECTED = tuple(both_is_best_injected(what) for what, _ in MEASURES)
+AHEAD = tuple(ahead_of_deep(what) for what in WHATS)
+BEST_INJECTED = tuple(both_is_best_injected(what) for what in WHATS)
 #: (what the paper says, what is measured, how)
 CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     (
@@ -125,7 +124,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "– EU, with patience as long in epochs (ours)",
-        "the same, one week with a third of the steps",
+        "the same, patience as long in epochs: fewer steps",
         eu_falls_with_data("fewer"),
     ),
     (
@@ -141,7 +140,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "– AU changes less than EU, with patience as long in epochs (ours)",
-        "the same, one week with a third of the steps",
+        "the same, patience as long in epochs: fewer steps",
         au_changes_less("fewer"),
     ),
     ("EU and distance correlate weakly overall", f"{WEAK} minus the absolute value of Pearson's r", weak_overall),
@@ -162,7 +161,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
             loss_beats_error(level, what),
         )
         for level in LEVELS
-        for what, word in MEASURES
+        for what, word in WHATS.items()
     ),
     (
         "Loss beats prediction error most for agents",
@@ -176,8 +175,8 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "Predictable injections have more loss than novel ones",
-        "ln (median loss of each predictable kind / the highest median of a novel kind and of normal events), as in "
-        "the boxes",
+        "ln (median loss of each predictable kind / the highest median of a novel kind and of normal events), boxes of "
+        "changed stays",
         predictable_have_more_loss,
     ),
     (
@@ -202,7 +201,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
             both_beats(other, what),
         )
         for other, name in (("loss", "loss alone"), ("pe_au_eu", "PE + AU + EU"))
-        for what, word in MEASURES
+        for what, word in WHATS.items()
     ),
     *(
         (
@@ -210,7 +209,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
             f"{word} minus that of the best of loss, kNN, EU, all types together, changed stays only",
             is_best,
         )
-        for is_best, (_, word) in zip(BEST_INJECTED, MEASURES, strict=True)
+        for is_best, word in zip(BEST_INJECTED, WHATS.values(), strict=True)
     ),
     *(
         (
@@ -218,7 +217,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
             f"{word} minus the best deep baseline's, minus the larger standard deviation, by level",
             ahead,
         )
-        for ahead, (_, word) in zip(AHEAD, MEASURES, strict=True)
+        for ahead, word in zip(AHEAD, WHATS.values(), strict=True)
     ),
     (
         "– Nov-Online, for which the paper prints no figure (ours)",
@@ -302,5 +301,5 @@ def claims_table(results: Results) -> str:
         (claim.text, f"**{claim.verdict}**{claim.exceptions}{claim.doubts}", claim.figures, claim.means, claim.measure)
         for claim in judge_claims(results)
     ]
-    heads = ("the paper says", "here", "effect", "mean effect by data set", "measured as")
+    heads = ("the paper says", "here", "effect", "mean effect by city", "measured as")
     return f"{RULE}\n\n{Table('', '', heads, tuple(rows)).markdown().rstrip()}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
 from ustad.lab.evaluation.gps import PRESET_METHODS
 from ustad.lab.evaluation.result_files import Line
+from ustad.lab.evaluation.stopping import is_undated
 
 #: Methods whose scores change as the product does; the paper's and the baselines stay as published.
 OURS = frozenset((WHOLE_PRESETS | PRESET_METHODS).keys() - {"ustad-paper"})
@@ -32,7 +33,7 @@ def say_older_code(lines: list[Line], names: dict[str, str]) -> str:
 def say_one_draw(lines: list[Line]) -> str:
     """That scores of USTAD-AU are of older code, which drew the noise on its logits once: losses of its kinds of place
     and weekdays were noisy by that. Cells of that code do not say by which they were made."""
-    own = [x for x in lines if x.get("method") == "ustad-au" and "code" not in x.get("versions", {"code": ""})]
+    own = [x for x in lines if x.get("method") == "ustad-au" and is_undated(x)]
     return "USTAD-AU is of older code: one draw of noise on the logits of categories in place of 50." if own else ""
 
 

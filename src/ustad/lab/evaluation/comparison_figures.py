@@ -17,6 +17,7 @@ from ustad.lab.evaluation.result_tables import (
     LEVELS,
     NAMES,
     SCORES,
+    WHATS,
     Line,
     detection_values,
     pooled_words,
@@ -24,9 +25,9 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
     slug,
+    spread_of,
 )  # fmt: skip
 
-WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 SCORES_SHOWN = ("pe", "loss", "pe_au_eu", "loss_knn")
 #: What matplotlib calls the five quantiles of a box.
 BOX = ("whislo", "q1", "med", "q3", "whishi")
@@ -81,11 +82,11 @@ def draw_detectors(plt: Any, lines: list[Line], level: str) -> Any:
 
 
 def _draw_row(axis: Any, row: int, method: str, values: list[float]) -> None:
-    """Mean and sample standard deviation of a method; a single value has no bar."""
+    """Mean and sample standard deviation of a method; a mean of few values has no bar."""
     if not values:
         return
     style = style_of(method)
-    spread = np.std(values, ddof=1) if len(values) > 1 else None
+    spread = spread_of(values)
     look = {"fmt": style.marker, "color": style.colour, "markersize": 4, "elinewidth": 0.8, "capsize": 1.5}
     axis.errorbar(np.mean(values), row, xerr=spread, **look)
 
@@ -131,7 +132,7 @@ def _draw_dots(axis: Any, number: int, how: str, values: list[list[float]]) -> N
     """One score's dot in each row that has it: mean and sample standard deviation."""
     at = np.arange(len(values)) + 0.18 * (1.5 - number)
     mean = [np.mean(v) if v else np.nan for v in values]
-    spread = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
+    spread = [spread_of(v) or np.nan for v in values]
     style = NO_METHODS[number]
     look = {"fmt": style.marker, "color": style.colour, "elinewidth": 0.8, "capsize": 1.5}
     axis.errorbar(mean, at, xerr=spread, label=SCORES[how], **look)

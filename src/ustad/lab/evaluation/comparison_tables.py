@@ -12,6 +12,7 @@ import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
 from ustad.lab.evaluation.chosen_settings import validation_loss
+from ustad.lab.evaluation.code_states import say_one_draw
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     ERROR_DIGITS,
@@ -20,6 +21,7 @@ from ustad.lab.evaluation.result_tables import (
     SCORES,
     SHARE_DIGITS,
     TERMS,
+    WHATS,
     Line,
     Results,
     detection_values,
@@ -33,7 +35,6 @@ from ustad.lab.evaluation.result_tables import (
 )
 from ustad.lab.evaluation.stopping import add_older_rule, mark_older_rule
 
-WHATS = (("auroc", "AUROC"), ("ap", "AUPR"))
 CALIBRATED_NOTE = (
     "Ranks: percentiles among the scored events, as the paper says. With n events none is rarer than 1 in n, so what "
     "is far out and what is very far out have nearly the same score. Calibrated: tail shares against a normal week, "
@@ -60,9 +61,8 @@ def _calibrated_table(lines: list[Line], data: str) -> Table | None:
     if not rows:
         return None
     title = f"Ranks and calibrated tail shares, {data}"
-    return Table(
-        f"calibrated-{slug(data)}", title, ("method", "data sets", *_pair_heads()), tuple(rows), CALIBRATED_NOTE
-    )
+    note = f"{CALIBRATED_NOTE} {say_one_draw(select_lines(lines, data=data))}".rstrip()
+    return Table(f"calibrated-{slug(data)}", title, ("method", "data sets", *_pair_heads()), tuple(rows), note)
 
 
 def calibrated_score_tables(lines: list[Line]) -> list[Table]:
@@ -79,7 +79,7 @@ def calibrated_score_tables(lines: list[Line]) -> list[Table]:
 
 
 def _pair_heads() -> list[str]:
-    return [f"{level} {word}, {how}" for level in LEVELS for _, word in WHATS for how in ("ranks", "calibrated")]
+    return [f"{level} {word}, {how}" for level in LEVELS for word in WHATS.values() for how in ("ranks", "calibrated")]
 
 
 def _side_by_side(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
@@ -87,7 +87,7 @@ def _side_by_side(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[st
     return [
         format_mean([pair[side].get(level, {}).get(what) for pair in pairs], 3)
         for level in LEVELS
-        for what, _ in WHATS
+        for what in WHATS
         for side in (0, 1)
     ]
 
@@ -101,11 +101,11 @@ def spread_tables(results: Results) -> list[Table]:
         for method in dict.fromkeys(x["method"] for x in select_lines(again, data=data)):
             row = [data, NAMES[method], str(len(select_lines(again, data=data, method=method)))]
             for level in LEVELS:
-                for what, _ in WHATS:
+                for what in WHATS:
                     values = (detection_values(part, data, method, level, what=what) for part in (lines, again))
                     row += [f"{np.std(v, ddof=1):.3f}" if len(v) > 1 else "–" for v in values]
             rows.append(tuple(row))
-    spreads = [f"{level} {word}, {of}" for level in LEVELS for _, word in WHATS for of in ("people", "training")]
+    spreads = [f"{level} {word}, {of}" for level in LEVELS for word in WHATS.values() for of in ("people", "training")]
     heads = ("data", "method", "runs on the same people", *spreads)
     return [Table("spread", "Spread over people and of training", heads, tuple(rows), SAME_DATA)] if rows else []
 

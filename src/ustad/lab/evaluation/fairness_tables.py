@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ustad.lab.evaluation.code_states import say_one_draw
 from ustad.lab.evaluation.experiments import PAPER, asked_by, find_methods
 from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
 from ustad.lab.evaluation.plain_tables import Table
@@ -34,7 +35,6 @@ from ustad.lab.evaluation.stopping import (
 
 #: Experiments whose lines say how a network was trained.
 WITH_NETWORKS = ("detection", "prediction", "detection with trips", "prediction with trips")
-WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
 THREE_WAYS = (
     "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
@@ -54,10 +54,11 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
             if values[2]:
                 rows.append((NAMES[method], str(len(values[2])), *(format_mean(v, 3) for v in values)))
         if rows:
+            own = select_lines(lines, data=data)
             heads = ("method", "data sets", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
             title, note = (
                 f"Events counted three ways, {data}",
-                THREE_WAYS + f" {say_wider(select_lines(lines, data=data))}".rstrip(),
+                " ".join(filter(None, (THREE_WAYS, say_wider(own), say_one_draw(own)))),
             )
             tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), note))
     return tables

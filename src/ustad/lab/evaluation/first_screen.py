@@ -14,8 +14,10 @@ from ustad.lab.evaluation.claims import judge_claims, question_of, whole_texts
 from ustad.lab.evaluation.page_words import QUESTIONS
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
+    ENOUGH,
     LEVELS,
     TERMS,
+    WHATS,
     Results,
     after,
     detection_values,
@@ -25,11 +27,13 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
 )
-from ustad.lab.evaluation.standing import MEASURES, compare_predictions, say_lead, say_trips
+from ustad.lab.evaluation.standing import compare_predictions, say_lead, say_trips
 from ustad.lab.evaluation.stopping import OLDER_MARK, OLDER_RULE, mark_older_rule
 
 #: Verdicts on claims that the list below the answers has, in its order.
-NOT_CONFIRMED = ("mixed", "not confirmed", "reversed", TOO_FEW)
+NOT_CONFIRMED = (
+    "mixed, as a whole as the paper says", "mixed, as a whole the other way", "not confirmed", "reversed", TOO_FEW
+)  # fmt: skip
 AREAS = "AUROC / AUPR"
 
 
@@ -43,11 +47,18 @@ def first_screen(results: Results) -> list[str]:
         number, _, words = question.partition(" · ")
         answer = by_question.get(number, say_cases)(results, data)
         own = [claim for claim, _ in claims if question_of(claim.text) == number]
-        count = f"{sum(claim.verdict == 'confirmed' for claim in own)} of {len(own)}" if own else "–"
-        rows.append((f"{number} {words}", " ".join(answer) or "–", count))
+        rows.append((f"{number} {words}", " ".join(answer) or "–", count_confirmed(own)))
     table = Table("", "", ("question", "answer", "the paper's claims confirmed"), tuple(rows)).markdown().rstrip()
     rule = f" {OLDER_RULE}." if OLDER_MARK in table else ""
     return ["## In one screen", table, _say_data(results, data) + rule, list_claims(claims)]
+
+
+def count_confirmed(claims: list[Claim]) -> str:
+    """`7 of 12`, and how many of these could not be decided."""
+    if not claims:
+        return "–"
+    n, n_few = (sum(claim.verdict == verdict for claim in claims) for verdict in ("confirmed", TOO_FEW))
+    return f"{n} of {len(claims)}" + (f" ({n_few} of {TOO_FEW})" if n_few else "")
 
 
 def main_set(results: Results) -> str:
@@ -62,7 +73,8 @@ def _say_data(results: Results, data: str) -> str:
     counts = {len(detection_values(results["detection"], data, "ustad-plain", level, what="auroc")) for level in LEVELS}
     number = max(counts, default=0)
     means = f", means over {number} data sets with other people each" if number > 1 else ""
-    return f"Figures of simulated {data}{means}; detection as {AREAS}." if data else ""
+    few = f" Elsewhere on this page ± is said from {ENOUGH} data sets on; (n = 3) is a mean of three."
+    return f"Figures of simulated {data}{means}; detection as {AREAS}.{few}" if data else ""
 
 
 # ------------------------------------------------------------------------------------------------ answers
@@ -85,13 +97,17 @@ def say_detections(results: Results, data: str) -> list[str]:
     lines = select_lines(results["detection"], data=data, window="day")
     sentences = []
     for level in LEVELS:
-        verdicts = [say_lead(lines, data, level, what) for what, _ in MEASURES]
+        verdicts = [say_lead(lines, data, level, what) for what in WHATS]
         if all(verdicts):
             areas = _areas(results, data, "ustad-plain", level)
-            parts = (f"by {word} {verdict}" for (_, word), verdict in zip(MEASURES, verdicts, strict=True))
+            parts = (f"by {word} {verdict}" for word, verdict in zip(WHATS.values(), verdicts, strict=True))
             sentences.append(f"{level.capitalize()}: USTAD has {areas}, {', '.join(parts)}.")
     sentences += say_trips(results, data)
-    for method, words in (("distance", "A rule, the distance to own places,"), ("ustad-default", "Our `best`")):
+    for method, words in (
+        ("ustad-none", "Without its uncertainties it"),
+        ("distance", "A rule, the distance to own places,"),
+        ("ustad-default", "Our `best`"),
+    ):
         figures = [f"{level} {_areas(results, data, method, level)}" for level in LEVELS]
         if any(detection_values(lines, data, method, level, what="auroc") for level in LEVELS):
             sentences.append(f"{words} has {', '.join(figures)}.")
@@ -100,7 +116,7 @@ def say_detections(results: Results, data: str) -> list[str]:
 
 def _areas(results: Results, data: str, method: str, level: str) -> str:
     lines = results["detection"]
-    values = (detection_values(lines, data, method, level, what=what) for what, _ in MEASURES)
+    values = (detection_values(lines, data, method, level, what=what) for what in WHATS)
     figures = " / ".join(plain(float(np.mean(v)) if v else None) for v in values)
     return figures + mark_older_rule(*select_lines(lines, data=data, method=method))
 
@@ -199,7 +215,7 @@ def list_claims(claims: list[tuple[Claim, str]]) -> str:
 
 def _by_verdict(claims: list[tuple[Claim, str]]) -> Iterator[tuple[str, list[str]]]:
     for verdict in NOT_CONFIRMED:
-        yield verdict, [words for claim, words in claims if claim.verdict == verdict]
+        yield verdict, [words for claim, words in claims if claim.leaning == verdict]
 
 
-__all__ = ["first_screen", "list_claims", "main_set"]
+__all__ = ["count_confirmed", "first_screen", "list_claims", "main_set"]

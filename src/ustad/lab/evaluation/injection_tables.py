@@ -11,8 +11,10 @@ import numpy as np
 
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
+    ENOUGH,
     KIND_NAMES,
     SCORES,
+    WHATS,
     Line,
     Results,
     format_mean,
@@ -23,7 +25,6 @@ from ustad.lab.evaluation.result_tables import (
     slug,
 )
 
-WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 #: What the rows of the paper are of, under tables of injections.
 OF_SIMLA = (
     "Rows of the paper are of its own SimLA. It does not say how many events it changed, nor whether it labelled the "
@@ -122,7 +123,7 @@ def _say_behind(paper: list[Line], ours: list[Line], data: str) -> str:
             [_areas(x, "changed", how)[0] for x in part if "changed" in x["result"]]
             for part, how in zip(lines, ("loss_knn", "score"), strict=True)
         )
-        if min(len(theirs), len(own)) > 1:
+        if min(len(theirs), len(own)) >= ENOUGH:
             spread = max(np.std(values, ddof=1) for values in (theirs, own))
             if np.mean(theirs) - np.mean(own) > spread:
                 texts.append(f"{name} ({plain(float(np.mean(own)))} against {plain(float(np.mean(theirs)))})")

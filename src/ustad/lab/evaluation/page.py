@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,19 +209,20 @@ def _from_gps(results: Results) -> list[str]:
     tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
     ours = gps_tables([line for line in lines if line["method"] in ("ustad-best", "ustad-quick")] or lines)
     first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
-    first = replace(first, title=f"In short: {first.title}")
-    rest = _section([first, *tables], [], "")
-    words = f"{FROM_GPS} {_say_first(first)}".rstrip()
-    return [f"## {GPS}", words, *_fold("Detection from GPS, and how right the extracted stays are", rest)]
+    words = " ".join(filter(None, (FROM_GPS, *_say_recordings(first))))
+    fold = _fold("Detection from GPS, and how right the extracted stays are", _section(tables, [], ""))
+    return [f"## {GPS}", words, *fold]
 
 
-def _say_first(table: Table) -> str:
-    """The means of its last column, for each method by recording, in a sentence."""
+def _say_recordings(table: Table) -> Iterator[str]:
+    """How many of the first incidents are true, from each recording, by method."""
+    if "true" not in table.heads[-1]:
+        return
     texts: dict[str, list[str]] = {}
     for method, recording, *_, cell in table.rows:
-        texts.setdefault(method, []).append(f"{recording} {cell.split(' ')[0]}")
-    title, head = table.title.rpartition(", ")[2], table.heads[-1]
-    return " ".join(f"{title}, {head}, by {method}: {', '.join(cells)}." for method, cells in texts.items())
+        texts.setdefault(method, []).append(f"{cell.split(' ')[0]} from {recording}")
+    yield "Of the 14 most unusual incidents of a town, so many hold a labelled stay, on average."
+    yield from (f"{method[0].upper()}{method[1:]}: {', '.join(cells)}." for method, cells in texts.items())
 
 
 def _conditions(results: Results) -> list[str]:

@@ -42,7 +42,8 @@ ustad lab experiment all --figures-only --out results/paper --also results/sets 
 ```"""
 NOT_SEARCHED = (
     "Not searched: the paper tries settings of each method on each of its data sets. Here every method has one "
-    "setting, within the ranges that the paper names, where it names one; λ alone was tried, on development people."
+    "setting, within the ranges that the paper names, where it names one. λ and a few settings were tried on "
+    "development people: see “What was tried on development seeds”."
 )
 SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
 them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many

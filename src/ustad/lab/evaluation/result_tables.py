@@ -5,7 +5,7 @@ In go the lines that `experiments.read_results` returns; out come `Table`s that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,6 @@ import numpy as np
 import yaml
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
-from ustad.lab.evaluation.claim_verdicts import ENOUGH
 from ustad.lab.evaluation.code_states import say_older_code, say_one_draw
 from ustad.lab.evaluation.plain_tables import Table, without_empty
 from ustad.lab.evaluation.stopping import add_older_rule, count_ended
@@ -50,11 +49,13 @@ KIND_NAMES = {
 #: Baselines that learn a network and that the paper prints figures of: what USTAD is compared with.
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
-WHATS = ("auroc", "ap")
+WHATS = {"auroc": "AUROC", "ap": "AUPR"}
+#: Of fewer data sets (each with other people) no spread is said, and nothing is decided.
+ENOUGH = 5
 #: Decimals of errors in km and minutes, and of percentages; AUROC and AUPR have three.
 ERROR_DIGITS, SHARE_DIGITS = 2, 1
 ENDED_HEAD = "stopped by itself"
-FEWER_SEEDS = "A row of fewer seeds is of fewer data sets; the improvement and the verdicts compare the same ones."
+FEWER_SEEDS = "A row of fewer seeds is of fewer runs; the improvement and the verdicts compare the same ones."
 IMPROVEMENT = (
     "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
     "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
@@ -74,13 +75,18 @@ def format_mean(values: Iterable[float | None], digits: int = 3) -> str:
     numbers = np.array([v for v in values if v is not None], float)
     if not len(numbers):
         return "–"
-    return f"{numbers.mean():.{digits}f}{_spread_of(numbers, f'.{digits}f')}"
+    return f"{numbers.mean():.{digits}f}{_say_spread(numbers, f'.{digits}f')}"
 
 
-def _spread_of(numbers: np.ndarray, form: str) -> str:
-    """± and the sample standard deviation, where there are enough numbers for one; else how many they are."""
-    if len(numbers) >= ENOUGH:
-        return f" ± {numbers.std(ddof=1):{form}}"
+def spread_of(values: Sequence[float] | np.ndarray) -> float | None:
+    """The sample standard deviation, where there are enough data sets for one."""
+    return float(np.std(values, ddof=1)) if len(values) >= ENOUGH else None
+
+
+def _say_spread(numbers: np.ndarray, form: str) -> str:
+    """± and the standard deviation, where there are enough numbers for one; else how many they are."""
+    if (spread := spread_of(numbers)) is not None:
+        return f" ± {spread:{form}}"
     return f" (n = {len(numbers)})" if len(numbers) > 1 else ""
 
 
@@ -252,7 +258,8 @@ def _recurrence_table(lines: list[Line], data: str) -> Table:
                 row += [format_mean([r.get(level, {}).get(kind, {}).get(what) for r in results]) for what in WHATS]
         rows.append(tuple(row))
     title = f"Detection of recurring and non-recurring anomalies apart, {data}"
-    return Table(f"recurrence-{slug(data)}", title, tuple(heads), tuple(rows))
+    note = say_one_draw(select_lines(lines, data=data))
+    return Table(f"recurrence-{slug(data)}", title, tuple(heads), tuple(rows), note)
 
 
 def score_tables(lines: list[Line]) -> list[Table]:
@@ -301,8 +308,7 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), "–", "–", "–", *row))
     note = (
-        "Rows of one kind of data are of the same people. Networks of fewer weeks stop after fewer steps: what changes "
-        "with the weeks is the length of training too. "
+        "Rows of one city are of the same people. Where steps differ, the length of training changes with the weeks. "
         "**Other units**: ours are squared spreads of scaled numbers (of one, half the central 68 %) and nats; the "
         "paper does not say its own, and its figures fit numbers between 0 and 1. Compare directions, not values."
     )
@@ -319,7 +325,7 @@ def _seeds_of_all_weeks(lines: list[Line]) -> list[Line]:
 def _say_trainings(lines: list[Line]) -> tuple[str, str, str]:
     """Number of data sets, mean steps and mean best validation loss."""
     runs = [x["training"] for x in lines if x.get("training")]
-    if not runs:
+    if not all("best_loss" in run for run in runs) or not runs:
         return str(count_seeds(lines)), "–", "–"
     steps, loss = (float(np.mean([run[name] for run in runs])) for name in ("steps", "best_loss"))
     return str(count_seeds(lines)), f"{steps:,.0f}", f"{loss:.2f}"
@@ -332,7 +338,7 @@ def size_values(lines: list[Line], data: str, weeks: int, term: str, *, what: st
 
 def format_scientific(values: list[float]) -> str:
     """As `format_mean`, for numbers of any size: `1.23e-05 ± 4.5e-07`."""
-    return f"{np.mean(values):.2e}{_spread_of(np.array(values), '.1e')}" if values else "–"
+    return f"{np.mean(values):.2e}{_say_spread(np.array(values), '.1e')}" if values else "–"
 
 
 def epistemic_tables(lines: list[Line]) -> list[Table]:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import numpy as np
 
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
-from ustad.lab.evaluation.claim_verdicts import ENOUGH
 from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.fairness_tables import say_wider
 from ustad.lab.evaluation.fitted_models import TRIPS, USTAD
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
     DEEP,
+    ENOUGH,
     LEVELS,
     NAMES,
     SCORES,
     TERMS,
+    WHATS,
     Line,
     Results,
     best_deep,
@@ -46,7 +47,6 @@ STANDING = (
     "trips”."
 )
 OF = {"incidents": "events by incident"}
-MEASURES = (("auroc", "AUROC"), ("ap", "AUPR"))
 #: The paper's network as printed, and with another λ.
 AS_PRINTED = (USTAD, "ustad-lambda")
 #: What goals are asked of: those, and with trips among the features, as the preset has them.
@@ -55,8 +55,8 @@ ASKED_OF = (*AS_PRINTED, TRIPS)
 AT_FULL_SIZE = ("numosim-la (20,000 agents)", {"events": 0.82, "agents": 0.86})
 #: What the rows of the goals are of.
 GOALS = (
-    "USTAD is the preset `paper` without trips, USTAD with trips the preset itself. Which other settings differ from "
-    "the preset's, such as the batch at 20,000 agents, stands under “What the figures say about the causes”."
+    "USTAD is the preset `paper` without trips, USTAD with trips has them as the preset. Which other settings differ "
+    "from the preset's, such as the batch at 20,000 agents, stands under “What the figures say about the causes”."
 )
 #: Points of accuracy that kinds of place may lie behind the network without uncertainty.
 KINDS_BEHIND = 2.0
@@ -86,10 +86,10 @@ def standing(results: Results) -> list[Table]:
     for data in sets(results["detection"]):
         lines = of_same_people(results["detection"], data)
         for level in ("events", "incidents", "agents"):
-            verdicts = [_against_deep(lines, data, level, what) for what, _ in MEASURES]
+            verdicts = [_against_deep(lines, data, level, what) for what in WHATS]
             if not all(verdicts):
                 continue
-            tail_shares = [_format_calibrated(lines, data, level, what) for what, _ in MEASURES]
+            tail_shares = [_format_calibrated(lines, data, level, what) for what in WHATS]
             others = (_both(lines, data, method, level) for method in BESIDE)
             count = len(detection_values(lines, data, USTAD, level, what="auroc"))
             ours = _both(lines, data, USTAD, level) + mark_older_rule(*select_lines(lines, data=data, method=USTAD))
@@ -104,7 +104,7 @@ def standing(results: Results) -> list[Table]:
                     *others,
                 )
             )
-    deep = (f"against the best deep baseline by {word}" for _, word in MEASURES)
+    deep = (f"against the best deep baseline by {word}" for word in WHATS.values())
     heads = ("data", "level", "data sets", "USTAD", *deep, "USTAD, calibrated", *BESIDE.values())
     lines = results["detection"]
     note = add_older_rule(" ".join(filter(None, (STANDING, say_wider(lines), say_older_code(lines, NAMES)))), lines)
@@ -113,7 +113,7 @@ def standing(results: Results) -> list[Table]:
 
 def _both(lines: list[Line], data: str, method: str, level: str) -> str:
     """Mean AUROC and AUPR of a method; a dash where it was not run."""
-    values = [detection_values(lines, data, method, level, what=what) for what, _ in MEASURES]
+    values = [detection_values(lines, data, method, level, what=what) for what in WHATS]
     return " / ".join(plain(float(np.mean(v))) for v in values) if all(values) else "–"
 
 
@@ -126,11 +126,14 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     name = NAMES[best[0]] + mark_older_rule(*select_lines(lines, data=data, method=best[0]))
     figure = f"{name}{'' if count > 1 else ', the only one there'}, {plain(best[1])}"
     counts = [len(detection_values(lines, data, m, level, what=what)) for m in (USTAD, best[0])]
-    if min(counts) < 2:
-        return f"{figure}; one data set, no verdict"
-    few = f", of {counts[0]} and {counts[1]} data sets only" if min(counts) < ENOUGH else ""
+    if min(counts) < ENOUGH:
+        return f"{figure}; {_say_few(min(counts))}, no verdict"
     wins = count_wins(lines, data, level, what)
-    return f"**{_word_of(margin)}** {figure}; spread {plain(margin[1])}{few}; higher on {wins[0]} of {wins[1]}"
+    return f"**{_word_of(margin)}** {figure}; spread {plain(margin[1])}; higher on {wins[0]} of {wins[1]}"
+
+
+def _say_few(count: int) -> str:
+    return "one data set" if count == 1 else f"{count} data sets"
 
 
 def say_lead(lines: list[Line], data: str, level: str, what: str) -> str:
@@ -140,7 +143,7 @@ def say_lead(lines: list[Line], data: str, level: str, what: str) -> str:
         return ""
     mark = mark_older_rule(*select_lines(lines, data=data, method=best[0]))
     figure, (_, count) = f"{NAMES[best[0]]} ({plain(best[1])}{mark})", count_wins(lines, data, level, what)
-    return f"{_word_of(margin)} {figure}" if count > 1 else f"beside {figure}, on one data set"
+    return f"{_word_of(margin)} {figure}" if count >= ENOUGH else f"beside {figure}, on {_say_few(count)}"
 
 
 def _word_of(margin: tuple[float, float]) -> str:
@@ -176,9 +179,12 @@ def goal_tables(results: Results) -> list[Table]:
         for method in ASKED_OF:
             if values := detection_values(results["detection"], data, method, level, what="auroc"):
                 goal = f"{level} of {data}: AUROC ≥ {limit}"
-                rows.append((NAMES[method], goal, plain(float(np.mean(values))), _say_met(np.mean(values) >= limit)))
+                mark = mark_older_rule(*select_lines(results["detection"], data=data, method=method))
+                mean = float(np.mean(values))
+                rows.append((NAMES[method], goal, plain(mean) + mark, _say_met(mean >= limit)))
     heads = ("", "asked", "measured", "")
-    return [Table("goals", "What was asked of the reproduction", heads, tuple(rows), GOALS)] if rows else []
+    note = add_older_rule(GOALS, [x for x in results["detection"] if x["method"] in ASKED_OF])
+    return [Table("goals", "What was asked of the reproduction", heads, tuple(rows), note)] if rows else []
 
 
 def _with_trips(results: Results, name: str) -> list[Line]:
@@ -200,11 +206,13 @@ def _ahead_goals(results: Results, method: str) -> list[tuple[str, ...]]:
                 detection_values(lines, data, method, level, what="auroc"),
                 best_deep(lines, data, level, "auroc"),
             )
-            if best is None or min(len(ours), len(detection_values(lines, data, best[0], level, what="auroc"))) < 2:
+            counts = [len(ours), len(detection_values(lines, data, best[0], level, what="auroc")) if best else 0]
+            if best is None or min(counts) < ENOUGH:
                 continue
+            mark = mark_older_rule(*select_lines(lines, data=data, method=method))
             mean, spread = float(np.mean(ours)), max(float(np.std(ours, ddof=1)), best[2])
             goal = f"{level} of {data}: AUROC above every deep baseline by more than the spread"
-            outcome = f"{plain(mean)} against {plain(best[1])} ({NAMES[best[0]]}), spread {plain(spread)}"
+            outcome = f"{plain(mean)}{mark} against {plain(best[1])} ({NAMES[best[0]]}), spread {plain(spread)}"
             rows.append((NAMES[method], goal, outcome, _say_met(mean - best[1] > spread)))
     return rows
 
@@ -270,20 +278,18 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
 
 
 def say_trips(results: Results, data: str) -> list[str]:
-    """What the way to each stay adds, as one of the features of the score: the preset itself."""
-    methods, everything = (TRIPS, USTAD), _with_trips(results, "detection")
-    lines = of_same_people(everything, data, *methods)
-    pairs = [[detection_values(lines, data, method, level, what="auroc") for method in methods] for level in LEVELS]
+    """What the way to each stay adds, as one of the features of the score, on the same people."""
+    lines = of_same_people(_with_trips(results, "detection"), data, TRIPS, USTAD)
+    pairs = [[detection_values(lines, data, m, level, what="auroc") for m in (TRIPS, USTAD)] for level in LEVELS]
     if not all(map(all, pairs)):
         return []
-    words = (f"{level} {np.mean(a):.3f} against {np.mean(b):.3f}" for level, (a, b) in zip(LEVELS, pairs, strict=True))
-    mark, places = mark_older_rule(*lines), []
-    for level in LEVELS:
-        margin, best = lead(everything, data, level, method=TRIPS), best_deep(everything, data, level, "auroc")
-        if margin is not None and best is not None and len(pairs[0][0]) > 1:
-            places.append(f"{level} {_word_of(margin)} {NAMES[best[0]]}")
-    verdict = f": {', '.join(places)}" if places else ""
-    return [f"With trips, as the preset `paper` has them, it has, by AUROC, {', '.join(words)}{mark}{verdict}."]
+    mark = mark_older_rule(*(line for line in lines if line["method"] in (TRIPS, USTAD)))
+    words = []
+    for level, (ours, without) in zip(LEVELS, pairs, strict=True):
+        margin, best = lead(lines, data, level, method=TRIPS), best_deep(lines, data, level, "auroc")
+        place = f", {_word_of(margin)} {NAMES[best[0]]}" if margin and best and len(ours) >= ENOUGH else ""
+        words.append(f"{level} {np.mean(ours):.3f}{place} (without {np.mean(without):.3f})")
+    return [f"With trips, as the preset `paper` has them, it has AUROC of {'; '.join(words)}{mark}."]
 
 
 def _say_searched(results: Results, data: str) -> list[str]:

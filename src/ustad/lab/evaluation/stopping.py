@@ -58,6 +58,11 @@ def say_stopped(training: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(stage["stopped"] for stage in list_stages(training)))
 
 
+def is_undated(line: Line) -> bool:
+    """Whether a line is of before it was noted which state of the code made it; without versions nobody knows."""
+    return "versions" in line and "code" not in line["versions"]
+
+
 def is_of_older_rule(line: Line) -> bool:
     """Whether single events could decide when a network of variances stopped, or training events when a baseline did;
     lines without a method are of USTAD."""
@@ -65,7 +70,7 @@ def is_of_older_rule(line: Line) -> bool:
     if not training:
         return False
     if method in READING_BACK:
-        return "code" not in line.get("versions", {"code": ""})
+        return is_undated(line)
     return method in WITH_VARIANCES and "left_out" not in training
 
 

@@ -22,6 +22,7 @@ from ustad.lab.evaluation.drawing import (
 )
 from ustad.lab.evaluation.method_styles import NO_METHODS, style_of
 from ustad.lab.evaluation.result_tables import (
+    ENOUGH,
     NAMES,
     TERMS,
     Line,
@@ -31,6 +32,7 @@ from ustad.lab.evaluation.result_tables import (
     select_lines,
     sets,
     slug,
+    spread_of,
 )  # fmt: skip
 
 #: What error bars are.
@@ -124,7 +126,7 @@ def _mean_and_spread(errors: list[list[float]], term: str) -> tuple[np.ndarray, 
     values = np.array(errors, float)
     if term == "poi":
         values = 100 * (1 - values)
-    return values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) > 1 else None
+    return values.mean(axis=0), values.std(axis=0, ddof=1) if len(values) >= ENOUGH else None
 
 
 # ------------------------------------------------------------------------------------------ kinds of place
@@ -159,7 +161,7 @@ def _pool_classes(lines: list[Line]) -> list[dict[str, Any]]:
     for kind, rows in by_kind.items():
         n, eu, right = (np.array([row[key] for row in rows], float) for key in ("n", "eu", "accuracy"))
         values = {
-            name: (float(np.average(v, weights=n)), float(np.std(v, ddof=1)) if len(rows) > 1 else 0.0)
+            name: (float(np.average(v, weights=n)), spread_of(v) or 0.0)
             for name, v in (("eu", eu), ("right", 100 * right))
         }
         kinds.append({"class": kind, "n": int(n.sum()), **values})
@@ -196,7 +198,7 @@ def _draw_term(axis: Any, number: int, term: str, weeks: list[int], *, ratios: n
         return
     logs, style = np.log(ratios), NO_METHODS[number]
     mean = np.exp(np.nanmean(logs, axis=0))
-    has_spread = np.isfinite(logs).sum(axis=0) > 1
+    has_spread = np.isfinite(logs).sum(axis=0) >= ENOUGH
     factor = np.exp(np.where(has_spread, np.nanstd(logs, axis=0), 0.0) * _of_samples(logs))
     beside = np.array(weeks) + 0.05 * (number - len(TERMS) // 2)  # so that no bar hides another
     look = {"marker": style.marker, "color": style.colour, "markersize": 3.5, "elinewidth": 0.7, "capsize": 1.5}
