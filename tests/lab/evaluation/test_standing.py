@@ -46,8 +46,13 @@ def test_ahead_and_behind_need_more_than_the_spread(ours, word):
     assert row["data sets"] == "5"
 
 
-@pytest.mark.parametrize(("count", "words"), [(4, "Transformer, the only one there, 0.700; 4 data sets, no verdict"),
-                                              (5, "**ahead of** Transformer, the only one there, 0.700; spread 0.000; ")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (4, "Transformer, the only one there, 0.700; 4 data sets, no verdict"),
+        (5, "**ahead of** Transformer, the only one there, 0.700; spread 0.000; "),
+    ],
+)
 def test_fewer_than_five_data_sets_give_no_verdict(count, words):
     lines = [*detection("ustad-plain", [0.9] * 5), *detection("transformer", [0.7] * count)]
     assert only_row(lines)["against the best deep baseline by AUROC"].startswith(words)
