@@ -232,7 +232,8 @@ def mobility_schema(
 ) -> EventSchema:
     """The paper's stay-point event: start on the circle, duration, x, y, POI category, day of week, trip.
 
-    `trips`: `none`, `summary` (length, duration, straightness) or `embedding` (two vectors, shape and speed).
+    `trips`: `none`, `summary` (length, duration, straightness) or `embedding` (two vectors, shape and speed). They
+    are inputs that are masked as the others are, never scored: the paper's score is of the other features.
     `ends_seen` adds which ends of the stay were observed: an input that is masked as the others are, never scored.
     """
     features = [
@@ -255,10 +256,10 @@ def mobility_schema(
             Feature("ends_seen", "categorical", ("@ends_seen",), scored=False, label="ends seen", display="category")
         )
     if trips == "summary":
-        features.append(Feature("trip_summary", "vector", size=len(TRIP_SUMMARY), label="trip there"))
+        features.append(Feature("trip_summary", "vector", size=len(TRIP_SUMMARY), scored=False, label="trip there"))
     elif trips == "embedding":
-        features.append(Feature("trip_shape", "vector", size=trip_size, label="route there"))
-        features.append(Feature("trip_speed", "vector", size=trip_size, label="speed on the way"))
+        features.append(Feature("trip_shape", "vector", size=trip_size, scored=False, label="route there"))
+        features.append(Feature("trip_speed", "vector", size=trip_size, scored=False, label="speed on the way"))
     return EventSchema(
         name=MOBILITY,
         features=tuple(features),

@@ -94,7 +94,7 @@ def test_a_row_that_is_taken_out_is_noticed():
 
 def test_every_point_of_the_text_that_is_not_as_printed_is_a_row_of_departures():
     assert {
-        "scale of numbers", "rate after the start", "x, y", "trip vectors in loss and score", "small points",
+        "scale of numbers", "rate after the start", "x, y", "trip vectors in the loss", "small points",
         "early stopping", "validation", "learning rate of embeddings", "gradient clipping", "masks and mask token",
     } <= set(departures())  # fmt: skip
     assert re.search(r"atan2\(mean ŷ, mean x̂\)", PAGE.read_text())

@@ -105,9 +105,9 @@ def _places(encoder: Encoder, samples: Samples) -> Columns:
 def interval_columns(encoder: Encoder, samples: Samples, radius: Mapping[str, float]) -> Columns:
     """Prediction intervals `low_f`, `high_f` (an angle wraps: low may exceed high), sets `set_f` of words, and for a
     vector the ball around `expected_f`: `radius_f`, in the unit of `error_f`, which is the distance from its centre,
-    and `inside_f`, null where there is no vector."""
+    and `inside_f`, null where there is no vector. What is not scored is not calibrated and has none of these."""
     columns: Columns = {}
-    for term in encoder.terms:
+    for term in (term for term in encoder.terms if term.scored):
         result, reach = samples.terms[term.name], radius.get(term.name, np.inf)
         if term.kind == "number":
             half = reach * spread_of(result.au, result.eu)
