@@ -30,7 +30,7 @@ ROWS = {
     ("ustad-quick", False): "preset `quick`",
     ("ustad-plain", False): "preset `paper` without trips",
     ("ustad-plain", True): "the same, calibrated instead of ranked",
-    ("ustad-trips", False): "preset `paper` with trips",
+    ("ustad-trips", False): "with trips, scored too (older code)",
     ("transformer", False): "Transformer",
     ("sensitive-hue", False): "SensitiveHUE",
     ("distance", False): "distance to own places (a trivial rule)",

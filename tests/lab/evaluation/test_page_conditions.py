@@ -20,6 +20,7 @@ from ustad.lab.evaluation.page import (
 )
 from ustad.lab.evaluation.page_words import WITH_NEIGHBOURS, introduce
 from ustad.lab.evaluation.standing import say_trips
+from ustad.lab.evaluation.trip_tables import trip_tables
 
 
 def line(method, seed, **result):
@@ -177,3 +178,17 @@ def test_more_weeks_of_training_are_said_to_be_more_steps_too():
     row = next(row for row in first_screen(results)[1].splitlines() if row.startswith("| Q3"))
     assert "EU is 33 % of what it was (x 33 %)" in row
     assert "means of 2 data sets, with 2.5 times the steps." in row
+
+
+def test_trips_that_older_code_scored_are_said_to_be_scored():
+    def score(method, **versions):
+        areas = {"auroc": 0.7, "ap": 0.1}
+        return {**line(method, 1, events=areas, agents=areas), "window": "day", "versions": versions}
+
+    for versions, words in (({"ustad": "0.3.0"}, "scored too (older code)"), ({"code": "a"}, "as the preset")):
+        results = {**{name: [] for name in EXPERIMENTS}, "detection": [score("ustad-plain", code="a")]}
+        results["detection with trips"] = [score("ustad-trips", **versions)]
+        (told,) = say_trips(results, "town")
+        assert f"With trips, {words}" in told
+        (table,) = trip_tables(results, "detection")
+        assert ("which scored both vectors" in table.note) == ("code" not in versions)

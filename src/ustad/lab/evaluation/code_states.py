@@ -7,7 +7,7 @@ one day nothing tells which came first.
 
 from __future__ import annotations
 
-from ustad.lab.evaluation.fitted_models import WHOLE_PRESETS
+from ustad.lab.evaluation.fitted_models import TRIPS, WHOLE_PRESETS
 from ustad.lab.evaluation.gps import PRESET_METHODS
 from ustad.lab.evaluation.result_files import Line
 from ustad.lab.evaluation.stopping import is_undated
@@ -35,6 +35,12 @@ def say_one_draw(lines: list[Line]) -> str:
     and weekdays were noisy by that. Cells of that code do not say by which they were made."""
     own = [x for x in lines if x.get("method") == "ustad-au" and is_undated(x)]
     return "USTAD-AU is of older code: one draw of noise on the logits of categories in place of 50." if own else ""
+
+
+def score_trips(lines: list[Line]) -> bool:
+    """Whether USTAD with trips is of older code here, which scored the two vectors of a trip; the preset has them as
+    inputs alone."""
+    return any(x.get("method") == TRIPS and is_undated(x) for x in lines)
 
 
 def _say_days(lines: list[Line], names: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ustad.lab.evaluation.code_states import score_trips
 from ustad.lab.evaluation.fitted_models import WITH_TRIPS
 from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.result_tables import (
@@ -27,10 +28,11 @@ from ustad.lab.evaluation.result_tables import (
 
 TITLES = {"detection": "Detection with and without trips", "prediction": "Masked prediction with and without trips"}
 NOTE = (
-    "Each method without the way to a stay → with it, as two vectors (shape and speed) among its features; both are "
-    "scored too. Trips follow the roads; of more than 10,000 people they are straight. IBAT, GM-VSAE, ATROM see days "
-    "as places on a grid and cannot take them."
+    "Each method without the way to a stay → with it, as two vectors (shape and speed) among its features. "
+    "SensitiveHUE and Nov-Online score all features; to the others they are inputs. Trips follow the roads; of more "
+    "than 10,000 people they are straight. IBAT, GM-VSAE, ATROM see days as places on a grid and cannot take them."
 )
+OLDER_SCORE = " USTAD with trips is of older code, which scored both vectors too."
 FIGURE_OF = {term: "accuracy" if term == "poi" else "mae" for term in TERMS}
 
 
@@ -43,7 +45,9 @@ def trip_tables(results: Results, experiment: str) -> list[Table]:
             f"{TITLES[experiment]}, {data}",
             ("method", "data sets", *(_detection_heads() if experiment == "detection" else _prediction_heads())),
             tuple(_rows(results[experiment], with_trips, experiment, data)),
-            NOTE + _say_machines(select_lines(results[experiment], data=data), select_lines(with_trips, data=data)),
+            NOTE
+            + (OLDER_SCORE if score_trips(select_lines(with_trips, data=data)) else "")
+            + _say_machines(select_lines(results[experiment], data=data), select_lines(with_trips, data=data)),
         )
         for data in sets(with_trips)
     ]
