@@ -17,6 +17,7 @@ from ustad import __version__
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cause_words import cause_paragraphs
 from ustad.lab.evaluation.claims import claims_table
+from ustad.lab.evaluation.code_states import say_older_code
 from ustad.lab.evaluation.comparison_tables import (
     calibrated_score_tables,
     calibrated_tables,
@@ -55,7 +56,7 @@ from ustad.lab.evaluation.page_words import (
     introduce,
 )
 from ustad.lab.evaluation.plain_tables import Table
-from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, all_tables, select_lines, sets, slug
+from ustad.lab.evaluation.result_tables import LEVELS, NAMES, Line, Results, all_tables, select_lines, sets, slug
 from ustad.lab.evaluation.standing import causes, goal_tables, standing
 from ustad.lab.evaluation.stopping import OLDER_RULE
 from ustad.lab.evaluation.tried_tables import tried_tables
@@ -209,7 +210,7 @@ def _from_gps(results: Results) -> list[str]:
     tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
     ours = gps_tables([line for line in lines if line["method"] in ("ustad-best", "ustad-quick")] or lines)
     first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
-    words = " ".join(filter(None, (FROM_GPS, *_say_recordings(first))))
+    words = " ".join(filter(None, (FROM_GPS, *_say_recordings(first), say_older_code(lines, NAMES))))
     fold = _fold("Detection from GPS, and how right the extracted stays are", _section(tables, [], ""))
     return [f"## {GPS}", words, *fold]
 
