@@ -14,11 +14,13 @@ from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.first_screen import first_screen
 from ustad.lab.evaluation.page import (
     _fewer_seeds,
+    _say_recordings,
     _standard_error,
     _unknown_kinds,
     _versions,
 )
 from ustad.lab.evaluation.page_words import WITH_NEIGHBOURS, introduce
+from ustad.lab.evaluation.plain_tables import Table
 from ustad.lab.evaluation.standing import say_trips
 from ustad.lab.evaluation.trip_tables import trip_tables
 
@@ -192,3 +194,14 @@ def test_trips_that_older_code_scored_are_said_to_be_scored():
         assert f"With trips, {words}" in told
         (table,) = trip_tables(results, "detection")
         assert ("which scored both vectors" in table.note) == ("code" not in versions)
+
+
+def test_true_findings_from_recordings_say_of_how_many_towns_they_are():
+    heads = ("method", "from", "seeds", "agents AUROC", "true of the 14 most unusual")
+    rows = [("preset `quick`", name, "10", "0.9", cell) for name, cell in (("true stays", "7.8 ± 2.5"), ("phone", "5"))]
+    table = Table("gps-town", "", heads, (*rows, ("preset `best`", "phone", "5", "0.9", "6.0 ± 1.0")))
+    _, quick, best = _say_recordings(table)
+    assert (quick, best) == (
+        "Preset `quick`, 10 towns: 7.8 from true stays, 5 from phone.", "Preset `best`, 5 towns: 6.0 from phone."
+    )  # fmt: skip
+    assert list(_say_recordings(Table("gps", "", heads[:4], ()))) == []

@@ -216,14 +216,16 @@ def _from_gps(results: Results) -> list[str]:
 
 
 def _say_recordings(table: Table) -> Iterator[str]:
-    """How many of the first incidents are true, from each recording, by method."""
+    """How many of the first incidents are true, from each recording, by method and number of towns."""
     if "true" not in table.heads[-1]:
         return
-    texts: dict[str, list[str]] = {}
-    for method, recording, *_, cell in table.rows:
-        texts.setdefault(method, []).append(f"{cell.split(' ')[0]} from {recording}")
+    texts: dict[tuple[str, str], list[str]] = {}
+    for method, recording, n_towns, *_, cell in table.rows:
+        texts.setdefault((method, n_towns), []).append(f"{cell.split(' ')[0]} from {recording}")
     yield "Of the 14 most unusual incidents of a town, so many hold a labelled stay, on average."
-    yield from (f"{method[0].upper()}{method[1:]}: {', '.join(cells)}." for method, cells in texts.items())
+    yield from (
+        f"{method[0].upper()}{method[1:]}, {n} towns: {', '.join(cells)}." for (method, n), cells in texts.items()
+    )
 
 
 def _conditions(results: Results) -> list[str]:
