@@ -210,7 +210,8 @@ def _from_gps(results: Results) -> list[str]:
     tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
     ours = gps_tables([line for line in lines if line["method"] in ("ustad-best", "ustad-quick")] or lines)
     first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
-    words = " ".join(filter(None, (FROM_GPS, *_say_recordings(first), say_older_code(lines, NAMES))))
+    own = [line for line in lines if first.name == f"gps-{slug(line['data'])}"]
+    words = " ".join(filter(None, (FROM_GPS, *_say_recordings(first), say_older_code(own, NAMES))))
     fold = _fold("Detection from GPS, and how right the extracted stays are", _section(tables, [], ""))
     return [f"## {GPS}", words, *fold]
 
