@@ -26,6 +26,11 @@ def plt():
     found.close("all")
 
 
+def test_figures_do_not_hang_on_what_a_notebook_set_before(plt):
+    plt.rcParams["figure.dpi"] = 60
+    assert plots().figure().dpi == 100
+
+
 def overlapping(labels):
     boxes = [label.get_window_extent() for label in labels]
     return [(one, other) for one, other in combinations(boxes, 2) if one.overlaps(other)]

@@ -45,6 +45,7 @@ def plots() -> Any:
 
     plt.rcParams.update(
         {
+            "figure.dpi": 100,  # whatever a notebook set: labels are placed by their size in dots
             "svg.hashsalt": "ustad",
             "svg.fonttype": "none",  # text stays text: smaller files that can be searched
             "font.size": LARGE,
